@@ -1,0 +1,126 @@
+"""``card.json``: what a checkpoint folder is, where it comes from and how good it is. Loads no torch.
+
+The format is frozen under ``format: 1``; a change that old readers would misread gets a new number.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from models.errors import CheckpointError
+
+CARD_FILE = "card.json"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Named(_Record):
+    """A variant and its options, as recipes and requests write it."""
+
+    name: str
+    options: dict[str, Any] = {}
+
+
+class DataSource(_Record):
+    """Data that the weights were trained on, with its terms."""
+
+    name: str
+    split: str
+    images: int
+    captions: int
+    terms: str
+
+
+class Measurement(_Record):
+    """Measured values with all that is needed to read them."""
+
+    split: str
+    images: int
+    values: dict[str, float]
+    decoding: Named | None = None
+    scorer: str | None = None
+    tokenizer: str | None = None
+
+
+class FilePart(_Record):
+    """Tensors in a file of this folder."""
+
+    file: str
+    sha256: str
+
+
+class SharedPart(_Record):
+    """Tensors that are a part of another model of the same models root."""
+
+    model: str
+    part: str
+    sha256: str | None = None
+    """What the part's file must be; None takes the owner's word for it."""
+
+
+class CardBase(_Record):
+    """What every card says."""
+
+    format: Literal[1] = 1
+    id: str
+    description: str
+    licence: str
+    objective: Named | None = None
+    data: list[DataSource] = []
+    origin: list[str] = []
+    """Works that the weights were initialised from, with their licences."""
+    seed: int | None = None
+    git_revision: str | None = None
+    measurements: list[Measurement] = []
+    files: dict[str, str] = {}
+    """sha256 of every further file that loading reads, such as ``config.json`` and the tokenizer."""
+
+
+class WeightsCard(CardBase):
+    """A captioner with weights of its own."""
+
+    kind: Literal["weights"] = "weights"
+    family: str
+    parts: dict[str, FilePart | SharedPart] = {}
+
+
+class ScorerCard(CardBase):
+    """A dual encoder in open_clip's format that gives CLIPScores."""
+
+    kind: Literal["scorer"] = "scorer"
+    parts: dict[str, FilePart] = {}
+    prefix: str = "A photo depicts "
+    weight: float = 2.5
+    """The w of CLIPScore = w * max(cos, 0)."""
+    score_range: tuple[float, float] | None = None
+    """5th and 95th percentile of CLIPScore over the human captions of val: scores mean something only within it."""
+
+
+Card = Annotated[WeightsCard | ScorerCard, Field(discriminator="kind")]
+_CARD: TypeAdapter[WeightsCard | ScorerCard] = TypeAdapter(Card)
+
+
+def read_card(folder: Path) -> WeightsCard | ScorerCard:
+    """The card of a checkpoint folder.
+
+    Raises:
+        CheckpointError: ``missing_file`` or ``bad_card``, naming the file and the field.
+    """
+    path = folder / CARD_FILE
+    try:
+        return _CARD.validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError("missing_file", f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(key) for key in first["loc"]) or "the file"
+        raise CheckpointError("bad_card", f"{path} is no valid card: {where}: {first['msg']}") from error
+
+
+def dump_card(card: WeightsCard | ScorerCard) -> str:
+    """The card as the text of its file."""
+    return json.dumps(card.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,159 @@
+"""The models that can be named: bundled ones, those of a models folder, plain folders, hub ids. Loads no torch."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.card import CARD_FILE, ScorerCard, WeightsCard, read_card
+from models.errors import CheckpointError, UnknownNameError
+
+BUNDLED = Path(__file__).parent / "bundled"
+DEFAULT_MODEL = "concise"
+DEFAULT_SCORER = "scorer"
+
+FAKE_CARD = WeightsCard(
+    id="fake", family="fake", description="deterministic captions without weights, for tests", licence="Apache-2.0"
+)
+HUB_FAMILIES = {"blip": "blip", "vision-encoder-decoder": "vision_encoder_decoder"}
+"""transformers' ``model_type`` -> our family."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class CaptionerEntry:
+    """A captioner that exists; its card is made up from ``config.json`` where the folder has none."""
+
+    id: str
+    path: Path | None
+    """The folder; None for ``fake`` and for hub ids."""
+    card: WeightsCard
+
+    @property
+    def source(self) -> str:
+        """What the family's ``load`` takes: the folder or the hub id."""
+        return self.id if self.path is None else str(self.path)
+
+
+@dataclass(frozen=True)
+class ScorerEntry:
+    """A scorer that exists, always in a folder with a card."""
+
+    id: str
+    path: Path
+    card: ScorerCard
+
+
+CatalogEntry = CaptionerEntry | ScorerEntry
+
+
+def model_ids(models_dir: Path | None = None) -> list[str]:
+    """Ids of the checkpoint folders among the bundled models and below ``models_dir``, sorted; cards are not read."""
+    roots = [root for root in (BUNDLED, models_dir) if root is not None]
+    found = {card.parent.name for root in roots for card in root.glob(f"*/{CARD_FILE}")}
+    return sorted(name for name in found if not name.startswith("."))  # drafts of an unfinished write begin with a dot
+
+
+def list_models(models_dir: Path | None = None) -> list[CatalogEntry]:
+    """Every model of ``model_ids``, by id; a model below ``models_dir`` hides a bundled one of that id.
+
+    Raises:
+        CheckpointError: one of the cards cannot be read.
+    """
+    return [find_model(name, models_dir) for name in model_ids(models_dir)]
+
+
+def find_model(ref: str, models_dir: Path | None = None) -> CatalogEntry:
+    """The model that ``ref`` names: an id, a folder, or a hub id such as ``Salesforce/blip-image-captioning-base``.
+
+    Raises:
+        UnknownNameError: ``unknown_model``, listing the ids there are.
+        CheckpointError: the folder, or what the hub gives, is no model.
+    """
+    if ref == FAKE_CARD.id:
+        return CaptionerEntry(ref, None, FAKE_CARD)
+    if entry := find_by_id(ref, (models_dir, BUNDLED)):
+        return entry
+    folder = Path(ref)
+    if ref and folder.is_dir():
+        return _from_folder(folder.resolve().name, folder)
+    if _HUB_ID.fullmatch(ref):
+        return _from_hub(ref)
+    known = ", ".join(["fake", *model_ids(models_dir)])
+    raise UnknownNameError("unknown_model", f"no model {ref!r}: it is no folder and none of {known}")
+
+
+def find_captioner(ref: str, models_dir: Path | None = None) -> CaptionerEntry:
+    """As ``find_model``, but a scorer is refused as ``unknown_model``."""
+    entry = find_model(ref, models_dir)
+    if isinstance(entry, ScorerEntry):
+        raise UnknownNameError("unknown_model", f"{ref!r} is a scorer; a captioner is needed")
+    return entry
+
+
+def find_scorer(ref: str, models_dir: Path | None = None) -> ScorerEntry:
+    """As ``find_model``, but a captioner is refused as ``unknown_model``."""
+    entry = find_model(ref, models_dir)
+    if isinstance(entry, CaptionerEntry):
+        raise UnknownNameError("unknown_model", f"{ref!r} is a captioner; a scorer is needed")
+    return entry
+
+
+def find_by_id(name: str, roots: Iterable[Path | None]) -> CatalogEntry | None:
+    """The model of that id in the first root that has it. An id is one plain name: it never reaches outside a root.
+
+    Raises:
+        CheckpointError: its card cannot be read.
+    """
+    if Path(name).name != name or name in ("", ".."):
+        return None
+    for root in roots:
+        if root is not None and (root / name / CARD_FILE).is_file():
+            return _from_folder(name, root / name)
+    return None
+
+
+def _from_folder(name: str, folder: Path) -> CatalogEntry:
+    if not (folder / CARD_FILE).is_file():
+        return CaptionerEntry(name, folder, _hub_card(name, folder / "config.json"))
+    card = read_card(folder)
+    if isinstance(card, ScorerCard):
+        return ScorerEntry(name, folder, card)
+    return CaptionerEntry(name, folder, card)
+
+
+def _from_hub(ref: str) -> CatalogEntry:
+    from huggingface_hub import hf_hub_download  # deferred: slow to import and rarely needed
+
+    try:
+        config = Path(hf_hub_download(ref, "config.json"))
+    except Exception as error:  # the hub client raises errors of several libraries
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(
+            "missing_file", f"{ref!r} is no folder here and the hub gave nothing: {reason}"
+        ) from error
+    return CaptionerEntry(ref, None, _hub_card(ref, config))
+
+
+def _hub_card(name: str, config: Path) -> WeightsCard:
+    """A card made up for a model in the hub's own layout, which brings none."""
+    try:
+        model_type = json.loads(config.read_bytes()).get("model_type")
+    except OSError as error:
+        raise CheckpointError(
+            "missing_file", f"{config.parent} is no model folder: it has neither {CARD_FILE} nor config.json"
+        ) from error
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError("bad_config", f"{config} is not a JSON object: {error}") from error
+    if model_type not in HUB_FAMILIES:
+        supported = ", ".join(sorted(HUB_FAMILIES))
+        raise CheckpointError(
+            "bad_config", f"{config}: model_type {model_type!r} is not supported; supported: {supported}"
+        )
+    return WeightsCard(
+        id=name,
+        family=HUB_FAMILIES[model_type],
+        description="a model in the hub's layout, without a card of ours",
+        licence="see the model's own page",
+    )

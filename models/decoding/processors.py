@@ -1,0 +1,56 @@
+"""Scores after the options that every strategy shares: pure functions on (R, V) scores and (R, L) ids.
+
+``history`` is prompt + caption so far, left-padded with the id V. The start token is not part of it: it is no text, and
+in checkpoints that start and end with the same token a penalty on it would forbid to end. In all else these equal the
+logits processors of ``transformers`` 5.24.
+"""
+
+import torch
+from torch import Tensor
+
+from models.decoding.options import SharedOptions
+
+
+def process(scores: Tensor, history: Tensor, generated: int, end_id: int, options: SharedOptions) -> Tensor:
+    """Scores (R, V) that respect ``options``, where ``generated`` tokens of ``history`` (R, L) are the caption's."""
+    if options.repetition_penalty != 1.0:
+        scores = penalise_repetition(scores, history, options.repetition_penalty)
+    if options.no_repeat_ngram:
+        scores = forbid_ngrams(scores, history, options.no_repeat_ngram)
+    if generated < options.min_tokens:
+        scores = scores.index_fill(1, torch.tensor([end_id], device=scores.device), -torch.inf)
+    if options.no_repeat_ngram or generated < options.min_tokens:
+        scores = _end_dead_ends(scores, end_id)
+    return scores
+
+
+def penalise_repetition(scores: Tensor, history: Tensor, penalty: float) -> Tensor:
+    """Scores (R, V) with those of tokens in ``history`` (R, L) divided by ``penalty``, multiplied where negative."""
+    penalised = torch.where(scores < 0, scores * penalty, scores / penalty)
+    return torch.where(_mark(scores, history), penalised, scores)
+
+
+def forbid_ngrams(scores: Tensor, history: Tensor, size: int) -> Tensor:
+    """Scores (R, V) with -inf for each token that would complete an n-gram that ``history`` (R, L) already has."""
+    length = history.shape[1]
+    if length < size:
+        return scores
+    suffix = history[:, length + 1 - size :]  # (R, size-1)
+    windows = history.unfold(1, size, 1)  # (R, L-size+1, size)
+    seen = (windows[..., :-1] == suffix.unsqueeze(1)).all(dim=-1)
+    banned = torch.where(seen, windows[..., -1], scores.shape[1])
+    return scores.masked_fill(_mark(scores, banned), -torch.inf)
+
+
+def _end_dead_ends(scores: Tensor, end_id: int) -> Tensor:
+    """Scores (R, V) where a row with no token left may end after all."""
+    dead = (scores == -torch.inf).all(dim=1)
+    column = torch.arange(scores.shape[1], device=scores.device) == end_id
+    return scores.masked_fill(dead.unsqueeze(1) & column, 0.0)
+
+
+def _mark(scores: Tensor, ids: Tensor) -> Tensor:
+    """Mask (R, V) of the tokens in ``ids`` (R, L); the id V marks nothing."""
+    rows, vocab = scores.shape
+    mask = torch.zeros(rows, vocab + 1, dtype=torch.bool, device=scores.device)
+    return mask.scatter_(1, ids, True)[:, :vocab]

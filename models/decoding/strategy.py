@@ -1,0 +1,100 @@
+"""What every decoding strategy is: checked options, the rows it needs, and a search that the loop drives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from models.decoding.options import SharedOptions
+from models.errors import RequestError
+from models.interfaces import Hypothesis
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search must know about the captioner and the images before the first step."""
+
+    batch: int
+    rows: int
+    """K rows of each image."""
+    vocab_size: int
+    end_id: int
+    limits: torch.Tensor
+    """(B,) most generated tokens of each image."""
+    prompt: torch.Tensor
+    """(B, P) prompt ids of each image, without start token, left-padded with ``vocab_size``."""
+    seeds: tuple[int, ...]
+    """One per image; only sampling looks at them."""
+
+
+class Search(Protocol):
+    """The state of one decoding call. The loop alternates ``advance`` and a step of the captioner until ``done``."""
+
+    def advance(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Next tokens (R,) and the rows (R,) that they continue, None for "each its own", from fp32 logits (R, V)."""
+
+    @property
+    def done(self) -> bool:
+        """Whether no image can get a better caption any more."""
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """All finished captions of each image, best first."""
+
+
+class Strategy(ABC):
+    """A decoding strategy with its options; equal and hashable by both."""
+
+    name: ClassVar[str]
+    Options: ClassVar[type[SharedOptions]]
+
+    def __init__(self, options: SharedOptions | None = None) -> None:
+        self.options = self.Options() if options is None else options
+
+    @property
+    def seed(self) -> int | None:
+        """The seed for images that bring none of their own."""
+        return None
+
+    @property
+    @abstractmethod
+    def most_captions(self) -> int | None:
+        """Most captions of one image that this strategy can give; None: any number."""
+
+    def rows(self, num_captions: int) -> int:
+        """Decoder rows of each image for ``num_captions`` captions.
+
+        Raises:
+            RequestError: ``invalid_request`` for more captions than the strategy can give, with both numbers.
+        """
+        if num_captions < 1:
+            raise RequestError("invalid_request", f"num_captions must be at least 1, not {num_captions}")
+        most = self.most_captions
+        if most is None:
+            return num_captions
+        if num_captions > most:
+            detail = (
+                f"num_captions {num_captions} is more than the {most} that decoding strategy {self.name!r} can give"
+            )
+            raise RequestError("invalid_request", detail)
+        return most
+
+    @abstractmethod
+    def begin(self, plan: Plan) -> Search:
+        """A fresh search over the images of ``plan``."""
+
+    def group_key(self) -> tuple[str, SharedOptions]:
+        """Equal for requests that may share a forward pass. Seeds travel per image and are no part of it."""
+        return (self.name, self.options)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Strategy) and other.options == self.options
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.options))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.options!r})"

@@ -1,0 +1,40 @@
+"""BLIP captioners: the base and large checkpoints of its authors, SMILE's, and anything fine-tuned from them."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+from transformers import BlipForConditionalGeneration
+
+from models.families.transformers_captioner import TransformersCaptioner
+
+
+class BlipCaptioner(TransformersCaptioner):
+    """``BlipForConditionalGeneration`` as a captioner.
+
+    Text starts with [DEC] (``bos_token_id``) at position 0 and ends with [SEP]. There is no default prompt.
+    """
+
+    family: ClassVar[str] = "blip"
+    model_class = BlipForConditionalGeneration
+    model_type = "blip"
+    cleans_up_spaces = True
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
+        super().__init__(model, image_processor, tokenizer)
+        text = model.config.text_config
+        self.vocab_size, self.max_positions = text.vocab_size, text.max_position_embeddings
+        self.start_id, self.end_id, self.pad_id = text.bos_token_id, text.sep_token_id, text.pad_token_id
+
+    @property
+    def decoder(self) -> Any:
+        return self.model.text_decoder
+
+    @property
+    def image_size_px(self) -> tuple[int, int]:
+        size = self.model.config.vision_config.image_size
+        return (size, size)
+
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Memory (B, S, D): the class token and the patches."""
+        memory: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device, self.dtype)).last_hidden_state
+        return memory

@@ -1,0 +1,189 @@
+"""A compact model as a ``models.interfaces.Captioner``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from PIL import Image
+from pydantic import ValidationError
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from models.card import FilePart, WeightsCard, read_card
+from models.checkpoints import load_into, read_parts, to_json_config, write_checkpoint
+from models.errors import CheckpointError, RequestError
+from models.families.base import TorchCaptioner
+from models.families.compact.config import CompactConfig
+from models.families.compact.model import CompactModel
+from models.families.compact.text import join_words
+from models.interfaces import DecodeState, TeacherForced
+
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+VISION = "vision"
+DECODER = "decoder"
+
+
+class CompactCaptioner(TorchCaptioner):
+    """Captions of pictures squashed to a square; the part ``vision`` can be shared between checkpoints."""
+
+    family: ClassVar[str] = "compact"
+    capabilities = frozenset({"null_memory"})
+
+    def __init__(self, config: CompactConfig, tokenizer: Tokenizer, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.tokenizer = tokenizer
+        self.model = CompactModel(config, dropout)
+        self.vocab_size = config.vocab_size
+        self.start_id = config.start_id
+        self.end_id = config.end_id
+        self.max_positions = config.max_positions
+
+    @classmethod
+    def load(
+        cls,
+        source: str,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        models_dir: Path | None = None,
+    ) -> Self:
+        """The captioner of a checkpoint folder, in eval mode.
+
+        Raises:
+            CheckpointError: a file is missing or damaged, or tensors do not fit the config.
+        """
+        folder = Path(source)
+        card = read_card(folder)
+        if not isinstance(card, WeightsCard):
+            raise CheckpointError("bad_card", f"{folder} holds a {card.kind}, not the weights of a captioner")
+        tensors = read_parts(folder, card, models_dir)
+        config, tokenizer = _read_config(folder / CONFIG_FILE), _read_tokenizer(folder / TOKENIZER_FILE)
+        if (words := tokenizer.get_vocab_size()) > config.vocab_size:
+            raise CheckpointError("bad_config", f"{folder}: {words} tokens, but vocab_size is {config.vocab_size}")
+        captioner = cls(config, tokenizer)
+        captioner.to(device=device, dtype=dtype)
+        load_into(captioner.model, tensors, folder)
+        captioner.model.vision.to(memory_format=torch.channels_last)
+        return captioner.eval()
+
+    def save(
+        self,
+        folder: Path | str,
+        make_card: Callable[[dict[str, FilePart], dict[str, str]], WeightsCard] | None = None,
+        extra_files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a checkpoint folder in fp16.
+
+        Args:
+            make_card: as in ``models.checkpoints.write_checkpoint``; None makes a card without history.
+            extra_files: text files by name to keep beside the weights, such as the recipe.
+        """
+        folder = Path(folder)
+
+        def plain_card(parts: dict[str, FilePart], files: dict[str, str]) -> WeightsCard:
+            return WeightsCard(
+                id=folder.name,
+                family=self.family,
+                description="a compact captioner",
+                licence="unstated",
+                parts=dict(parts),
+                files=files,
+            )
+
+        def write_files(draft: Path) -> None:
+            (draft / CONFIG_FILE).write_text(to_json_config(self.config), encoding="utf-8")
+            self.tokenizer.save(str(draft / TOKENIZER_FILE))
+            for name, text in (extra_files or {}).items():
+                (draft / name).write_text(text, encoding="utf-8")
+
+        state = self.model.state_dict()
+        parts = {
+            VISION: {name: tensor for name, tensor in state.items() if name.startswith(f"{VISION}.")},
+            DECODER: {name: tensor for name, tensor in state.items() if not name.startswith(f"{VISION}.")},
+        }
+        write_checkpoint(folder, make_card or plain_card, parts, write_files)
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        """Pixels (3, H, W) in [-1, 1]; the picture is squashed to a square, bicubic."""
+        side = self.config.image_size_px
+        pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
+        return torch.from_numpy(pixels / 127.5 - 1).permute(2, 0, 1)
+
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Memory (B, S+1, D)."""
+        memory: Tensor = self.model.encode(pixels.to(self.device, self.dtype))
+        return memory
+
+    def encode_stem(self, pixels: Tensor) -> Tensor:
+        """Features (B, C, h, w) of the half of the encoder that training keeps frozen, and may cache."""
+        features: Tensor = self.model.vision.forward_stem(pixels.to(self.device, self.dtype))
+        return features
+
+    def encode_from_stem(self, features: Tensor) -> Tensor:
+        """Memory (B, S+1, D) of what ``encode_stem`` gave."""
+        memory: Tensor = self.model.remember(self.model.vision.forward_top(features))
+        return memory
+
+    def null_memory(self, batch: int) -> Tensor:
+        """The learned memory (B, S+1, D) of "no picture"."""
+        return self.model.null_memory.expand(batch, -1, -1)
+
+    def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
+        if prompts and any(prompts):
+            raise RequestError("unsupported_option", "models of the family 'compact' take no prompt")
+        state = DecodeState(
+            memory=self.model.memory_keys_values(memory), cache=[None] * self.config.decoder_layers, extra={"length": 0}
+        )
+        start = torch.full((memory.shape[0],), self.start_id, device=memory.device)
+        return state, self.step(state, start)
+
+    def step(self, state: DecodeState, tokens: Tensor) -> Tensor:
+        logits: Tensor = self.model.step(tokens, state.memory, state.cache, state.extra["length"])
+        state.extra["length"] += 1
+        return logits
+
+    def reorder(self, state: DecodeState, rows: Tensor) -> None:
+        state.cache = [(key[rows], value[rows]) for key, value in state.cache]
+
+    def forward_teacher(
+        self,
+        memory: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> TeacherForced:
+        out: TeacherForced = self.model(memory, input_ids, hidden=output_hidden_states, attentions=output_attentions)
+        return out
+
+    def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
+        encodings = self.tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [encoding.ids[:max_tokens] for encoding in encodings]
+
+    def detokenize(self, tokens: tuple[int, ...] | list[int]) -> str:
+        return join_words(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+
+def _read_config(path: Path) -> CompactConfig:
+    try:
+        return CompactConfig.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError("missing_file", f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise CheckpointError(
+            "bad_config", f"{path}: {error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
+        ) from error
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError("missing_file", f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:  # tokenizers raises bare Exception for malformed files
+        raise CheckpointError("bad_config", f"{path} is no tokenizer: {error}") from error

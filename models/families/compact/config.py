@@ -1,0 +1,31 @@
+"""The architecture of a compact captioner, as stored in ``config.json``."""
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class CompactConfig(BaseModel):
+    """Sizes that fix the tensors of a compact captioner. Frozen: a change makes other weights."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vision: str = "tf_efficientnet_lite0"
+    """timm name of the convolutional encoder; its batch norms are folded into the convolutions."""
+    image_size_px: int = Field(default=224, ge=32, le=1024)
+    vocab_size: int = Field(ge=8)
+    width: int = Field(default=256, ge=8)
+    heads: int = Field(default=8, ge=1)
+    encoder_layers: int = Field(default=0, ge=0)
+    """Transformer layers over the grid of image features."""
+    decoder_layers: int = Field(default=4, ge=1)
+    feed_forward: int = Field(default=1024, ge=8)
+    max_positions: int = Field(default=64, ge=8)
+    """Longest caption in tokens, the start token included."""
+    pad_id: int = 0
+    start_id: int = 2
+    end_id: int = 3
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "CompactConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self

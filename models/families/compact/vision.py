@@ -1,0 +1,57 @@
+"""A timm EfficientNet-Lite as grid encoder, in two halves so that training can cache the frozen one."""
+
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+STEM_BLOCKS = 7
+"""All blocks belong to the first half: its output (B, 320, 7, 7) is the smallest of the network to cache."""
+
+CHUNK_IMAGES = 4
+"""Pictures per pass at inference: larger chunks fall out of the CPU's cache and take longer per picture."""
+
+
+def fold_batch_norms(module: nn.Module) -> None:
+    """Replaces every (convolution, batch norm) pair by one convolution with the same output in eval mode."""
+    for parent in list(module.modules()):
+        names = list(parent._modules)
+        for conv_name, norm_name in zip(names, names[1:], strict=False):
+            conv, norm = parent._modules[conv_name], parent._modules[norm_name]
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                parent._modules[conv_name] = fuse_conv_bn_eval(conv, norm)
+                # timm's norm layers carry the activation with them.
+                parent._modules[norm_name] = getattr(norm, "act", nn.Identity())
+
+
+def fold_and_split(net: Any) -> tuple[nn.Sequential, nn.Sequential]:
+    """The two halves of a timm EfficientNet, its batch norms folded: all blocks, and the last convolution."""
+    net.eval()
+    fold_batch_norms(net)
+    stem = nn.Sequential(net.conv_stem, net.bn1, *net.blocks[:STEM_BLOCKS])
+    return stem, nn.Sequential(*net.blocks[STEM_BLOCKS:], net.conv_head, net.bn2)
+
+
+class GridEncoder(nn.Module):
+    """Grid features (B, S, C) of pictures (B, 3, H, W) in [-1, 1]; S = 49 and C = 1280 for Lite0 at 224 px."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        net: Any = timm.create_model(name, pretrained=False, num_classes=0)
+        self.channels: int = net.num_features
+        self.stem, self.top = fold_and_split(net)
+
+    def forward_stem(self, pixels: Tensor) -> Tensor:
+        """Features (B, 320, H/32, W/32) of the half that stays frozen in training."""
+        chunks = torch.split(pixels.contiguous(memory_format=torch.channels_last), CHUNK_IMAGES)
+        return torch.cat([self.stem(chunk) for chunk in chunks])
+
+    def forward_top(self, features: Tensor) -> Tensor:
+        """Grid features (B, S, C) from the output of ``forward_stem``."""
+        grid: Tensor = self.top(features.contiguous(memory_format=torch.channels_last))
+        return grid.flatten(2).transpose(1, 2)  # (B, C, H, W) -> (B, S, C)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.forward_top(self.forward_stem(pixels))

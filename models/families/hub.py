@@ -1,0 +1,80 @@
+"""Loading from a folder in the layout of the model hub, or from the hub by id."""
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, PreTrainedModel
+
+from models.errors import CheckpointError
+
+_HARMLESS_KEYS = re.compile(
+    r"(^|\.)position_ids$"  # constants that old versions stored
+    r"|\.(attn|crossattention)\.(masked_)?bias$"  # the same: GPT-2's causal masks
+    r"|^encoder\.pooler\."  # ViT's pooler, which no captioner uses
+)
+
+
+def load_model(
+    source: str, model_class: type[PreTrainedModel], model_type: str, *, device: torch.device | str, dtype: torch.dtype
+) -> Any:
+    """The model in evaluation mode, every one of its weights read from ``source``.
+
+    Raises:
+        CheckpointError: ``missing_file`` where there is no such folder or hub id or a file is absent or damaged;
+            ``bad_config`` for another type of model; ``wrong_keys`` for missing, unexpected or misshapen weights.
+    """
+    _check_folder(source)
+    found = _read(source, "config.json", AutoConfig.from_pretrained).model_type
+    if found != model_type:
+        raise CheckpointError(
+            "bad_config", f"{source} holds a model of type {found!r}; this family needs {model_type!r}"
+        )
+
+    read = partial(model_class.from_pretrained, dtype=dtype, output_loading_info=True)
+    model, info = _read(source, "the weights", read)
+    _check_keys(source, info)
+    return model.to(device).eval()
+
+
+def load_preprocessing(source: str) -> tuple[Any, Any]:
+    """The checkpoint's image processor, with the PIL backend, and its tokenizer.
+
+    Raises:
+        CheckpointError: ``missing_file``.
+    """
+    read = partial(AutoImageProcessor.from_pretrained, backend="pil")
+    processor = _read(source, "preprocessor_config.json", read)
+    return processor, _read(source, "the tokenizer", AutoTokenizer.from_pretrained)
+
+
+def _check_folder(source: str) -> None:
+    """Refuse paths that lead nowhere before they are taken for hub ids."""
+    path = Path(source)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise CheckpointError("missing_file", f"{source} has no config.json: it is no model folder in hub layout")
+    elif path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+        raise CheckpointError("missing_file", f"there is no folder {source}")
+
+
+def _read(source: str, what: str, reader: Any) -> Any:
+    try:
+        return reader(source)
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError("missing_file", f"{what} of {source} cannot be read: {reason}") from error
+    except RuntimeError as error:  # transformers: shapes that do not fit the config
+        raise CheckpointError("wrong_keys", f"{what} of {source} do not fit its config.json") from error
+
+
+def _check_keys(source: str, info: dict[str, Any]) -> None:
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        keys = sorted(str(key) for key in info[kind] if not _HARMLESS_KEYS.search(str(key)))
+        if keys:
+            more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+            named = ", ".join(keys[:3]) + more
+            raise CheckpointError("wrong_keys", f"{source} has {kind.replace('_', ' ')}: {named}")

@@ -1,0 +1,160 @@
+"""What the families over image-to-text models of ``transformers`` share: decoding with a cache, loading, saving."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
+
+from models.errors import CheckpointError
+from models.families.base import TorchCaptioner, tidy
+from models.families.hub import load_model, load_preprocessing
+from models.families.memory_sharing import share_memory, unfold_attentions
+from models.interfaces import DecodeState, TeacherForced
+
+
+class TransformersCaptioner(TorchCaptioner, ABC):
+    """A captioner whose decoder attends to image memory (B, S, D) by cross-attention.
+
+    Pixels come from the checkpoint's own image processor with the PIL backend: such checkpoints were trained with PIL's
+    resampling, and torchvision's differs enough to change captions.
+    """
+
+    capabilities = frozenset({"prompt"})
+    model_class: ClassVar[type[PreTrainedModel]]
+    model_type: ClassVar[str]
+    start_id: int
+    pad_id: int
+    cleans_up_spaces: bool
+    """Whether ``detokenize`` removes spaces before punctuation: word pieces need it, byte-level tokens do not."""
+
+    model: Any  # transformers types its models and configs too loosely to be of use
+
+    def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.image_processor, self.tokenizer = image_processor, tokenizer
+        share_memory(self.decoder)
+
+    @classmethod
+    def load(cls, source: str, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Self:
+        """The captioner in ``source``, a local folder in hub layout or a hub id, in evaluation mode.
+
+        Raises:
+            CheckpointError: ``missing_file``, ``bad_config`` or ``wrong_keys``; the detail names file or key.
+        """
+        model = load_model(source, cls.model_class, cls.model_type, device=device, dtype=dtype)
+        captioner = cls(model, *load_preprocessing(source))
+        captioner._check_image_size(source)
+        return captioner.eval()
+
+    def save(self, folder: str | Path) -> None:
+        """Write weights, configs, tokenizer and image processor in hub layout."""
+        for part in (self.model, self.tokenizer, self.image_processor):
+            part.save_pretrained(str(folder))
+
+    @property
+    @abstractmethod
+    def decoder(self) -> Any:
+        """The language model with cross-attention and output layer."""
+
+    @property
+    @abstractmethod
+    def image_size_px(self) -> tuple[int, int]:
+        """Height and width that the encoder takes."""
+
+    @abstractmethod
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Memory (B, S, D) of pixels (B, 3, H, W)."""
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        pixels: Tensor = self.image_processor(images=image, return_tensors="pt")["pixel_values"][0]
+        return pixels.float()
+
+    def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
+        texts = self.tokenize(prompts, self.max_positions) if prompts else [[]] * len(memory)
+        rows = [[self.start_id, *text] for text in texts]
+        length = max(len(row) for row in rows)
+        # Left padding: the last column is every row's last real token, so that all rows go on in the same column.
+        ids = [[self.pad_id] * (length - len(row)) + row for row in rows]
+        mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
+        state = DecodeState(memory, EncoderDecoderCache(DynamicCache(), DynamicCache()))
+        if any(len(row) != length for row in rows):
+            state.extra["mask"] = torch.tensor(mask, device=memory.device)  # (R, columns so far)
+        return state, self._append(state, torch.tensor(ids, device=memory.device))
+
+    def step(self, state: DecodeState, tokens: Tensor) -> Tensor:
+        mask = state.extra.get("mask")
+        if mask is not None:
+            state.extra["mask"] = torch.cat((mask, mask.new_ones(len(mask), 1)), dim=1)
+        return self._append(state, tokens.unsqueeze(1))
+
+    def reorder(self, state: DecodeState, rows: Tensor) -> None:
+        state.cache.self_attention_cache.batch_select_indices(rows)  # keys and values of the memory stay one per image
+        if "mask" in state.extra:
+            state.extra["mask"] = state.extra["mask"][rows]
+
+    def _append(self, state: DecodeState, ids: Tensor) -> Tensor:
+        """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the cache."""
+        padding = {}
+        mask = state.extra.get("mask")
+        if mask is not None:
+            # Only finished rows, which wait for the others, go past the last position; what they predict is not used.
+            positions = (mask.cumsum(dim=1) - 1).clamp(0, self.max_positions - 1)
+            padding = {"attention_mask": mask, "position_ids": positions[:, -ids.shape[1] :]}
+        output = self.decoder(
+            input_ids=ids, encoder_hidden_states=state.memory, cache=state.cache, use_cache=True, **padding
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def forward_teacher(
+        self,
+        memory: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> TeacherForced:
+        output = self.decoder(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            encoder_hidden_states=memory,
+            use_cache=False,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
+        )
+        rows = len(input_ids)
+        return TeacherForced(
+            logits=output.logits,
+            hidden_states=tuple(output.hidden_states[1:]) if output_hidden_states else None,  # without the embeddings
+            self_attentions=tuple(output.attentions) if output_attentions else None,
+            cross_attentions=tuple(unfold_attentions(weights, rows) for weights in output.cross_attentions)
+            if output_attentions
+            else None,
+        )
+
+    def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=False, truncation=True, max_length=max_tokens)[
+            "input_ids"
+        ]
+        return ids
+
+    def detokenize(self, tokens: tuple[int, ...] | list[int]) -> str:
+        text: str = self.tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=self.cleans_up_spaces
+        )
+        return tidy(text)
+
+    def _check_image_size(self, source: str) -> None:
+        """Refuse an image processor that makes pictures of another size than the encoder takes."""
+        made = tuple(self.preprocess(Image.new("RGB", (8, 8))).shape[1:])
+        if made != self.image_size_px:
+            detail = f"the image processor of {source} makes {made} pixels, its encoder takes {self.image_size_px}"
+            raise CheckpointError("bad_config", detail)

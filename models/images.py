@@ -1,0 +1,162 @@
+"""The one safe loader of pictures, for HTTP, command line and training alike."""
+
+import os
+import stat
+from dataclasses import dataclass
+
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from models.errors import ImageError
+from models.image_formats import check_header, open_picture, quiet_pillow, sniff, without_text
+from models.image_modes import to_rgb
+
+_MIB = 1024 * 1024
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_SWAPS_SIDES = {_TURNS[value] for value in (5, 6, 7, 8)}
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """What is accepted. Pillow's own limit of 179 million pixels holds as well, whatever ``max_pixels`` says."""
+
+    max_bytes: int = 20 * _MIB
+    max_pixels: int = 64_000_000
+    min_side_px: int = 1
+
+
+@dataclass(frozen=True)
+class LoadedImage:
+    """A picture ready for a model."""
+
+    image: Image.Image
+    """Mode RGB, upright, without metadata."""
+    size: tuple[int, int]
+    """Width and height of the upright picture in full, also when ``draft_px`` made ``image`` smaller."""
+    format: str
+    """``JPEG``, ``PNG``, ``GIF``, ``WEBP``, ``AVIF``, ``HEIF``, ``BMP``, ``TIFF`` or ``PPM``, by content."""
+    notes: tuple[str, ...] = ()
+    """What a person who sent the picture should know, such as "first of 3 frames"."""
+
+
+DEFAULT_LIMITS = ImageLimits()
+
+
+def load_image(
+    data: bytes | bytearray | memoryview, limits: ImageLimits = DEFAULT_LIMITS, *, draft_px: int | None = None
+) -> LoadedImage:
+    """The picture in ``data``: the first frame, turned upright, in sRGB, transparency on white.
+
+    With ``draft_px`` a JPEG is decoded at 1/2, 1/4 or 1/8 of its size where both sides stay at least ``draft_px``:
+    faster and smaller, with other rounding than a full decode. May be called from any number of threads.
+
+    Raises:
+        ImageError: ``empty``, ``not_an_image``, ``unsupported_format``, ``truncated``, ``too_large``, ``too_small``.
+    """
+    data = data if isinstance(data, bytes) else bytes(memoryview(data))
+    if not data:
+        raise ImageError("empty", "no bytes at all: send the content of an image file")
+    if len(data) > limits.max_bytes:
+        raise ImageError("too_large", f"{len(data)} bytes; at most {limits.max_bytes} are accepted")
+    kind = sniff(data)
+    try:
+        with quiet_pillow:
+            return _decode(data, kind, limits, draft_px)
+    except ImageError:
+        raise
+    except (Image.DecompressionBombError, MemoryError) as error:
+        raise ImageError("too_large", f"the {kind} claims more pixels than can be decoded") from error
+    except Exception as error:  # on damaged data decoders raise OSError, ValueError, SyntaxError, struct.error, ...
+        reason = "no whole header" if isinstance(error, UnidentifiedImageError) else str(error) or type(error).__name__
+        raise ImageError("truncated", f"the {kind} data are cut short or damaged ({reason})") from error
+
+
+def read_image(
+    path: str | os.PathLike[str], limits: ImageLimits = DEFAULT_LIMITS, *, draft_px: int | None = None
+) -> LoadedImage:
+    """The picture in a regular file, as ``load_image`` gives it; the message of every error names the file.
+
+    Raises:
+        ImageError: the codes of ``load_image``; ``unreadable`` for what is no regular file or cannot be read.
+    """
+    name = repr(os.fspath(path))  # escapes bytes that are not UTF-8, so that the message can be printed anywhere
+    try:
+        return load_image(_read(path, limits.max_bytes), limits, draft_px=draft_px)
+    except ImageError as error:
+        raise ImageError(error.code, f"{name}: {error.detail}") from error
+    except (OSError, ValueError) as error:  # from _read alone; ValueError: a NUL in the path
+        raise ImageError("unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _read(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """The content of a regular file; of one that is too large only as much as it takes to see that."""
+
+    def without_waiting(name: str, flags: int) -> int:  # the opening of a FIFO would wait for a writer
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    with open(path, "rb", opener=without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("it is not a regular file")
+        if status.st_size > max_bytes:
+            raise ImageError("too_large", f"{status.st_size} bytes; at most {max_bytes} are accepted")
+        return file.read(max_bytes + 1)  # it may have grown since
+
+
+def _decode(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
+    try:
+        return _decode_once(data, kind, limits, draft_px)
+    except ValueError:
+        if kind != "PNG":
+            raise
+        return _decode_once(without_text(data), kind, limits, draft_px)
+
+
+def _decode_once(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
+    picture = open_picture(data, kind)
+    check_header(picture, data, kind, limits.max_pixels)
+    size = picture.size
+    if min(size) < limits.min_side_px:
+        raise ImageError("too_small", f"{size[0]} x {size[1]} pixels; each side needs {limits.min_side_px}")
+    if draft_px and kind == "JPEG":
+        picture.draft(None, (draft_px, draft_px))
+    picture.load()
+    image, notes = to_rgb(picture)
+    turn = _turn(picture, kind)
+    if turn is not None:
+        image = image.transpose(turn)
+        size = size[::-1] if turn in _SWAPS_SIDES else size
+    image.info = {}  # with an orientation left in it, a later exif_transpose would turn the picture again
+    return LoadedImage(image, size, kind, _frames_note(picture, kind) + notes)
+
+
+def _turn(picture: ImageFile.ImageFile, kind: str) -> Image.Transpose | None:
+    """How the pixels must be turned to be upright."""
+    if kind in ("TIFF", "HEIF"):  # their decoders have done it
+        return None
+    try:
+        return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
+    except Exception:  # metadata broken in any way (struct.error, SyntaxError, ...) never loses the picture
+        return None
+
+
+def _frames_note(picture: ImageFile.ImageFile, kind: str) -> tuple[str, ...]:
+    """A note where more frames follow. Their number is told where the header has it: counting would cost a pass."""
+    if kind in ("PNG", "WEBP", "AVIF"):
+        frames = getattr(picture, "n_frames", 1)
+        return (f"first of {frames} frames",) if frames > 1 else ()
+    if kind not in ("GIF", "TIFF"):  # the further pictures of a JPEG or HEIC are depth maps, gain maps, second views
+        return ()
+    try:
+        several = getattr(picture, "is_animated", False)
+    except Exception:  # the first frame is whole, what follows is damaged
+        return ()
+    return (f"first of several {'frames' if kind == 'GIF' else 'pages'}",) if several else ()

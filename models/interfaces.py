@@ -1,0 +1,114 @@
+"""The vocabulary that the packages share: what a captioner gives, what decoding returns.
+
+Letters for tensor layouts, used everywhere: B images, K rows (beams, groups x beams or samples) of one image,
+R = B*K rows with the rows of one image adjacent, T tokens, S memory positions, D features, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One decoded sequence of one image, as token ids."""
+
+    tokens: tuple[int, ...]
+    """Generated ids, without prompt, start and end token."""
+    logprob: float
+    """Mean log-probability per generated token (the end token counts) under the model's own distribution, before
+    penalties, temperature or truncation: comparable between strategies and lengths."""
+    score: float
+    """What the strategy ranked by; only comparable within one call."""
+    finish_reason: FinishReason
+    """``stop``: the model ended the caption; ``length``: it was cut at ``max_tokens``."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """One caption of one image."""
+
+    text: str
+    logprob: float
+    tokens: int
+    """Generated tokens, the end token included."""
+    finish_reason: FinishReason
+    clip_score: float | None = None
+    scorer: str | None = None
+
+
+@dataclass(frozen=True)
+class TeacherForced:
+    """Outputs of one teacher-forced pass; what was not asked for is None."""
+
+    logits: torch.Tensor  # (R, T, V); position t predicts token t+1
+    hidden_states: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, T, D)
+    self_attentions: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, H, T, T)
+    cross_attentions: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, H, T, S)
+
+
+@dataclass
+class DecodeState:
+    """What a family keeps between steps. Only the family looks inside; the loop passes it back."""
+
+    memory: Any
+    """The image memory of B images, shared by the K rows of each: never copied per row."""
+    cache: Any
+    """Keys and values of self-attention, R rows."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Captioner(Protocol):
+    """What every family gives. Families with weights derive from ``models.families.base.TorchCaptioner``."""
+
+    family: ClassVar[str]
+    capabilities: frozenset[str]
+    """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture)."""
+    vocab_size: int
+    end_id: int
+    max_positions: int
+    """Longest prompt + generated tokens that the decoder can hold, the start token included."""
+
+    def preprocess(self, image: Image) -> torch.Tensor:
+        """Pixels (C, H, W), fp32, of an RGB picture from ``models.images.load_image``."""
+
+    def encode(self, pixels: torch.Tensor) -> Any:
+        """The image memory of B pictures, from pixels (B, C, H, W)."""
+
+    def null_memory(self, batch: int) -> Any:
+        """The memory that stands for "no picture"; ``unsupported_option`` where the family has none."""
+
+    def start(self, memory: Any, prompts: list[str] | None = None) -> tuple[DecodeState, torch.Tensor]:
+        """State with one row per image after the start token and the prompt, and logits (B, V) of the next token."""
+
+    def step(self, state: DecodeState, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits (R, V) after appending ``tokens`` (R,) to the rows; ``state`` is changed in place."""
+
+    def reorder(self, state: DecodeState, rows: torch.Tensor) -> None:
+        """Replace row r by the old row ``rows[r]``; ``rows`` (R',) may be longer than R to widen the rows of each
+        image, and always keeps the rows of one image adjacent and as many for each. The memory stays as it is."""
+
+    def forward_teacher(
+        self,
+        memory: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        *,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> TeacherForced:
+        """One teacher-forced pass over ``input_ids`` (R, T), which begin with the start token; R is a multiple of the
+        memory's B, with the captions of one image adjacent."""
+
+    def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
+        """Ids of each caption without start and end token, at most ``max_tokens``."""
+
+    def detokenize(self, tokens: tuple[int, ...] | list[int]) -> str:
+        """The text of generated ids."""

@@ -1,0 +1,171 @@
+"""Pictures in, captions out: one captioner and, if wanted, one scorer."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL.Image import Image
+
+from models.card import WeightsCard
+from models.catalog import CaptionerEntry, find_captioner
+from models.clip_scorer import ClipScorer, load_scorer
+from models.decoding.loop import decode
+from models.decoding.strategy import Strategy
+from models.device import pick_device, pick_dtype
+from models.errors import RequestError
+from models.families import FAMILIES
+from models.interfaces import Caption, Captioner, Hypothesis
+from models.lookup import resolve
+
+
+@dataclass(frozen=True)
+class PipelineResult:
+    """Captions of each image, best first, and what the stages took for all of them together."""
+
+    captions: list[list[Caption]]
+    timing_ms: dict[str, float] = field(default_factory=dict)
+    """``encode``, ``decode``, ``score``."""
+
+
+class CaptionPipeline:
+    """A loaded captioner, ready to use. Calls must not overlap: one thread owns it."""
+
+    def __init__(
+        self, captioner: Captioner, *, model_id: str, card: WeightsCard, scorer: ClipScorer | None = None
+    ) -> None:
+        self.captioner = captioner
+        self.model_id = model_id
+        self.card = card
+        self.scorer = scorer
+
+    @property
+    def scorer_id(self) -> str | None:
+        """The id that scores carry; None without a scorer."""
+        return self.scorer.scorer_id if self.scorer else None
+
+    @torch.inference_mode()
+    def caption(
+        self,
+        images: Sequence[Image],
+        strategy: Strategy,
+        *,
+        num_captions: int = 1,
+        seeds: Sequence[int | None] | None = None,
+        prompts: list[str] | None = None,
+        score: bool | Sequence[bool] = False,
+    ) -> PipelineResult:
+        """Captions of RGB pictures, in order.
+
+        Args:
+            seeds: one per image, for ``sample``; None entries stand for the strategy's own seed.
+            score: whether captions get a CLIPScore, for all or for each image.
+
+        Raises:
+            RequestError: ``invalid_request`` or ``unsupported_option`` for what the strategy, the captioner or a
+                pipeline without a scorer cannot do.
+        """
+        wanted = [score] * len(images) if isinstance(score, bool) else list(score)
+        if any(wanted) and self.scorer is None:
+            raise RequestError("unsupported_option", "score: no scorer is loaded")
+        timing: dict[str, float] = {"score": 0.0}
+        if not images:
+            return PipelineResult([], timing)
+        with _timed(timing, "encode"):
+            pixels = torch.stack([self.captioner.preprocess(image) for image in images])
+            memory = self.captioner.encode(pixels)
+        with _timed(timing, "decode"):
+            found = decode(
+                self.captioner,
+                memory,
+                strategy,
+                batch=len(images),
+                prompts=prompts,
+                num_captions=num_captions,
+                seeds=seeds,
+            )
+            captions = [[self._read(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
+        if any(wanted):
+            with _timed(timing, "score"):
+                captions = self._with_scores(images, captions, wanted)
+        return PipelineResult(captions, timing)
+
+    def score(self, images: Sequence[Image], captions: Sequence[Sequence[str]]) -> list[list[float]]:
+        """CLIPScores of given captions of each image.
+
+        Raises:
+            RequestError: ``unsupported_option`` without a scorer.
+        """
+        if self.scorer is None:
+            raise RequestError("unsupported_option", "score: no scorer is loaded")
+        return self.scorer.score(images, captions)
+
+    def _read(self, hypothesis: Hypothesis) -> Caption:
+        ended = hypothesis.finish_reason == "stop"
+        return Caption(
+            text=self.captioner.detokenize(hypothesis.tokens),
+            logprob=hypothesis.logprob,
+            tokens=len(hypothesis.tokens) + ended,
+            finish_reason=hypothesis.finish_reason,
+        )
+
+    def _with_scores(
+        self, images: Sequence[Image], captions: list[list[Caption]], wanted: Sequence[bool]
+    ) -> list[list[Caption]]:
+        chosen = [i for i, yes in enumerate(wanted) if yes]
+        scores = self.score([images[i] for i in chosen], [[caption.text for caption in captions[i]] for i in chosen])
+        scored = list(captions)
+        for i, values in zip(chosen, scores, strict=True):
+            scored[i] = [
+                replace(caption, clip_score=value, scorer=self.scorer_id)
+                for caption, value in zip(captions[i], values, strict=True)
+            ]
+        return scored
+
+
+def load_captioner(
+    entry: CaptionerEntry, *, models_dir: Path | None = None, device: str = "auto", dtype: str = "fp32"
+) -> Captioner:
+    """The captioner of a catalogue entry, in eval mode.
+
+    Raises:
+        UnknownNameError: the card names a family that does not exist.
+        CheckpointError: it cannot be loaded.
+    """
+    family: Any = resolve("captioner family", FAMILIES, entry.card.family)
+    target = pick_device(device)
+    options: dict[str, Any] = {"device": target, "dtype": pick_dtype(dtype, target)}
+    if entry.card.parts:  # a checkpoint of ours may share parts with other models of the same root
+        options["models_dir"] = models_dir
+    captioner: Captioner = family.load(entry.source, **options)
+    return captioner
+
+
+def load_pipeline(
+    model: str,
+    *,
+    models_dir: Path | None = None,
+    scorer: str | None = "scorer",
+    device: str = "auto",
+    dtype: str = "fp32",
+) -> CaptionPipeline:
+    """The pipeline of a model and a scorer, named as ``find_model`` and ``load_scorer`` take them.
+
+    Raises:
+        UnknownNameError: one of them does not exist.
+        CheckpointError: one of them cannot be loaded.
+    """
+    entry = find_captioner(model, models_dir)
+    captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype)
+    loaded = load_scorer(scorer, models_dir=models_dir, device=device) if scorer else None
+    return CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=loaded)
+
+
+@contextmanager
+def _timed(timing_ms: dict[str, float], stage: str) -> Iterator[None]:
+    began = time.perf_counter()
+    yield
+    timing_ms[stage] = (time.perf_counter() - began) * 1000

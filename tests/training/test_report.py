@@ -1,0 +1,72 @@
+"""The files that an evaluation writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training.metrics.interface import Measurement
+from training.report import Evaluation
+
+
+def measurement(name: str, value: float, scale: float = 1, scorer: str | None = None) -> Measurement:
+    tokenizer = None if scorer else "ptb-python"
+    return Measurement("m", name, value, "what it | means", scale, tokenizer, scorer, ("a note",))
+
+
+EVALUATION = Evaluation(
+    "modèle",
+    {"split": "test", "decode": {"name": "beam"}, "images": 2},
+    (measurement("cider", 0.5212, 100), measurement("r_at_1", 0.2, 100, "s1"), measurement("r_at_1", 0.3, 100, "s2")),
+    ({"image_id": "1", "caption": "ein Mädchen\u2028"}, {"image_id": "2", "caption": "x"}),
+)
+
+
+def test_json_holds_everything_but_the_captions() -> None:
+    body = json.loads(EVALUATION.to_json())
+    assert body["model"] == "modèle"
+    assert body["decode"] == {"name": "beam"}
+    assert body["measurements"][0] == {
+        "metric": "m",
+        "name": "cider",
+        "value": 0.5212,
+        "definition": "what it | means",
+        "table_scale": 100,
+        "tokenizer": "ptb-python",
+        "scorer": None,
+        "notes": ["a note"],
+    }
+    assert "captions" not in body
+
+
+def test_markdown_shows_scaled_values_with_scorer_and_definition() -> None:
+    lines = EVALUATION.to_markdown().splitlines()
+    assert "| cider x100 | 52.12 | ptb-python | what it \\| means; a note |" in lines
+    assert "| r_at_1 x100 | 30.00 | s2 | what it \\| means; a note |" in lines
+    assert '| decode | {"name": "beam"} |' in lines
+    assert "| split | test |" in lines
+
+
+def test_values_are_found_by_name_and_scorer() -> None:
+    assert EVALUATION.value("cider") == 0.5212
+    assert EVALUATION.value("r_at_1", "s2") == 0.3
+    with pytest.raises(KeyError):
+        EVALUATION.value("r_at_1", "s3")
+
+
+def test_card_records_are_grouped_by_scorer_and_tokenizer() -> None:
+    records = [record.model_dump(exclude_none=True) for record in EVALUATION.card_measurements()]
+    common = {"split": "test", "images": 2, "decoding": {"name": "beam", "options": {}}}
+    assert records == [
+        {**common, "values": {"cider": 0.5212}, "tokenizer": "ptb-python"},
+        {**common, "values": {"r_at_1": 0.2}, "scorer": "s1"},
+        {**common, "values": {"r_at_1": 0.3}, "scorer": "s2"},
+    ]
+
+
+def test_written_files_are_utf8_and_one_caption_per_line(tmp_path: Path) -> None:
+    EVALUATION.write(tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    assert sorted(path.name for path in folder.iterdir()) == ["captions.jsonl", "evaluation.json", "evaluation.md"]
+    rows = (folder / "captions.jsonl").read_bytes().decode("utf-8").split("\n")[:-1]
+    assert [json.loads(row) for row in rows] == list(EVALUATION.captions)

@@ -1,0 +1,1 @@
+"""Fine-tuning of captioners with published objectives, and their evaluation."""

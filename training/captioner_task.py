@@ -1,0 +1,290 @@
+"""The task ``captioner``: trains a compact captioner and writes its checkpoint folder."""
+
+import logging
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+from transformers import TrainingArguments
+
+from models.card import DataSource, FilePart, Measurement, Named, WeightsCard
+from models.decoding import parse_decode
+from models.errors import DataError
+from models.families.compact import CompactCaptioner
+from models.families.compact.config import CompactConfig
+from training.augment import ViewOptions
+from training.averaging import trained_tensors
+from training.batches import CaptionItems, StepBatches
+from training.data import Dataset, Example, read_dataset
+from training.features import FeatureCache, build_cache
+from training.objectives import build_objective
+from training.packages import bert_vocabulary, load_imagenet
+from training.tokenizer import build_tokenizer
+from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
+from training.validation import Validation
+
+logger = logging.getLogger(__name__)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSettings(_Settings):
+    """A data set and what its card says of it."""
+
+    name: str
+    terms: str
+    format: str = "karpathy"
+    options: dict[str, Any]
+
+
+class ModelSettings(_Settings):
+    """Architecture and regularisation of the captioner."""
+
+    vision: str = "tf_efficientnet_lite0"
+    image_size_px: int = 224
+    width: int = 256
+    heads: int = 8
+    encoder_layers: int = 0
+    decoder_layers: int = 4
+    feed_forward: int = 1024
+    max_positions: int = 64
+    min_piece_count: int = Field(default=3, ge=1)
+    """Word pieces that occur less often in the training captions are split further."""
+    keep_pieces_of: list[str] = ["A photo depicts "]
+    dropout: float = Field(default=0.3, ge=0, lt=1)
+    feature_dropout: float = Field(default=0.3, ge=0, lt=1)
+
+
+class TrainSettings(_Settings):
+    """Optimisation. Rates fall by a cosine to ``final_rate`` of their peak after a linear warm-up."""
+
+    epochs: int = Field(ge=1)
+    images_per_step: int = Field(default=24, ge=1)
+    max_caption_tokens: int = Field(default=28, ge=4)
+    learning_rate: float = Field(default=8e-4, gt=0)
+    vision_learning_rate: float = Field(default=1e-4, ge=0)
+    """Of the encoder's last convolution; 0 freezes it."""
+    final_rate: float = Field(default=0.02, ge=0, le=1)
+    warmup_steps: int = Field(default=300, ge=0)
+    weight_decay: float = Field(default=0.05, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    average_decay: float = Field(default=0.999, ge=0, lt=1)
+    bf16: bool = True
+    threads: int | None = Field(default=None, ge=1)
+    save_every_steps: int | None = Field(default=None, ge=1)
+    """None: once an epoch."""
+    log_every_steps: int = Field(default=50, ge=1)
+
+
+class SelectSettings(_Settings):
+    """How the best weights are told, on the validation split."""
+
+    metric: str = "cider"
+    decode: Named = Named(name="beam", options={"beams": 3})
+
+
+class CaptionerConfig(_Settings):
+    """A recipe of the task ``captioner``."""
+
+    id: str
+    description: str
+    licence: str
+    seed: int = 0
+    data: DataSettings
+    model: ModelSettings = ModelSettings()
+    init: Literal["imagenet"] = "imagenet"
+    """ImageNet weights for the encoder; the decoder starts at random."""
+    objective: Named = Named(name="mle")
+    views: ViewOptions = ViewOptions()
+    train: TrainSettings
+    select: SelectSettings = SelectSettings()
+
+
+class CaptionerTask:
+    """One training run of a compact captioner."""
+
+    Config = CaptionerConfig
+
+    def __init__(self, config: CaptionerConfig) -> None:
+        self.config = config
+
+    def run(self, out: Path) -> Path:
+        """Train in ``out``, continuing what is there, and return the checkpoint folder ``out/ID``.
+
+        Raises:
+            DataError: the data cannot be used, or the loss is not finite.
+            ImageError: a picture cannot be read.
+            MissingDependencyError: a package with the weights to start from, or Java where asked for, is absent.
+        """
+        settings = self.config.train
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        torch.manual_seed(self.config.seed)
+        self._claim(out)
+        dataset = read_dataset(self.config.data.format, self.config.data.options, splits=["train", "val"])
+        logger.info("data: %s", dataset.report.summary())
+        train, val = dataset.split("train"), dataset.split("val")
+        captioner = self._build(train)
+        trainer = self._trainer(out, captioner, train, val)
+        found = checkpoints(out)
+        trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+        load_best(out, trainer.module)
+        folder = out / self.config.id
+        best = read_best(out)
+        assert best is not None  # the last step of a run always validates
+        captioner.eval().save(folder, self._card_maker(dataset, best["values"]), {"recipe.yaml": self._resolved()})
+        return folder
+
+    def _claim(self, out: Path) -> None:
+        """Refuse a folder that holds a run with other settings: continuing it would give neither of the two."""
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / "recipe.yaml"
+        if path.exists() and path.read_text(encoding="utf-8") != self._resolved():
+            raise DataError("bad_recipe", f"{out} holds a run with other settings (see {path}): choose another --out")
+        path.write_text(self._resolved(), encoding="utf-8")
+
+    def _resolved(self) -> str:
+        return yaml.safe_dump({"task": "captioner", **self.config.model_dump(mode="json")}, sort_keys=False)
+
+    def _build(self, train: Sequence[Example]) -> CompactCaptioner:
+        model = self.config.model
+        captions = (caption for example in train for caption in example.captions)
+        tokenizer = build_tokenizer(
+            captions, bert_vocabulary(), min_count=model.min_piece_count, always=model.keep_pieces_of
+        )
+        fields = {name: value for name, value in model.model_dump().items() if name in CompactConfig.model_fields}
+        config = CompactConfig(vocab_size=tokenizer.get_vocab_size(), **fields)
+        captioner = CompactCaptioner(config, tokenizer, model.dropout)
+        captioner.model.feature_dropout.p = model.feature_dropout
+        load_imagenet(captioner.model.vision, model.vision)
+        captioner.model.vision.to(memory_format=torch.channels_last)
+        captioner.model.vision.requires_grad_(False)
+        if self.config.train.vision_learning_rate:
+            captioner.model.vision.top.requires_grad_(True)
+        return captioner
+
+    def _trainer(
+        self, out: Path, captioner: CompactCaptioner, train: Sequence[Example], val: Sequence[Example]
+    ) -> CaptionTrainer:
+        config, settings = self.config, self.config.train
+        plain = config.views.model_copy(update={"count": 1})
+        caches = (self._cache(out, captioner, train, config.views), self._cache(out, captioner, val, plain))
+        items, val_items = (
+            CaptionItems(captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=config.seed)
+            for examples, cache in zip((train, val), caches, strict=True)
+        )
+        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
+        validation = Validation(val_items, caches[1], val, parse_decode(config.select.decode.model_dump()))
+        objective = build_objective(config.objective.name, config.objective.options)
+        module = TrainedModule(captioner, objective)
+        return CaptionTrainer(
+            module,
+            self._arguments(out, batches.steps_per_epoch),
+            items,
+            batches,
+            validation,
+            groups=_parameter_groups(module, settings),
+            average_decay=settings.average_decay,
+            select_by=config.select.metric,
+        )
+
+    def _cache(
+        self, out: Path, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions
+    ) -> FeatureCache:
+        logger.info("features: %d pictures x %d views", len(examples), views.count)
+        return build_cache(out.parent / "features", captioner, examples, views, self.config.seed)
+
+    def _arguments(self, out: Path, steps_per_epoch: int) -> TrainingArguments:
+        settings = self.config.train
+        return TrainingArguments(
+            output_dir=str(out),
+            seed=self.config.seed,
+            num_train_epochs=1,  # of the batch order, which holds every epoch
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine_with_min_lr",
+            lr_scheduler_kwargs={"min_lr_rate": settings.final_rate},
+            warmup_steps=settings.warmup_steps,
+            max_grad_norm=settings.max_grad_norm,
+            bf16=settings.bf16,
+            use_cpu=not torch.cuda.is_available(),
+            eval_strategy="steps",
+            eval_steps=steps_per_epoch,
+            save_strategy="steps",
+            save_steps=settings.save_every_steps or steps_per_epoch,
+            logging_steps=settings.log_every_steps,
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+        )
+
+    def _card_maker(self, dataset: Dataset, values: Mapping[str, float]) -> Any:
+        config, report = self.config, dataset.report
+        source = DataSource(
+            name=config.data.name,
+            split="train",
+            images=report.images["train"],
+            captions=report.pairs["train"],
+            terms=config.data.terms,
+        )
+        measured = Measurement(
+            split="val", images=report.images["val"], values=dict(values), decoding=config.select.decode
+        )
+
+        def make(parts: dict[str, FilePart], files: dict[str, str]) -> WeightsCard:
+            return WeightsCard(
+                id=config.id,
+                description=config.description,
+                licence=config.licence,
+                family=CompactCaptioner.family,
+                objective=config.objective,
+                data=[source],
+                origin=[
+                    f"{config.model.vision}, ImageNet weights (Apache-2.0)",
+                    "BERT-uncased word pieces (Apache-2.0)",
+                ],
+                seed=config.seed,
+                git_revision=_git_revision(),
+                measurements=[measured],
+                files=files,
+                parts=dict(parts),
+            )
+
+        return make
+
+
+def _parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+    """Matrices with weight decay, vectors without, the encoder's at a rate of their own."""
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in trained_tensors(module).items():
+        groups.setdefault(("vision." in name, parameter.ndim > 1), []).append(parameter)
+    return [
+        {
+            "params": parameters,
+            "lr": settings.vision_learning_rate if vision else settings.learning_rate,
+            "weight_decay": settings.weight_decay if matrix else 0.0,
+        }
+        for (vision, matrix), parameters in groups.items()
+    ]
+
+
+def _git_revision() -> str | None:
+    """The commit that this code is from, marked when it was changed since; None outside a clone."""
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

