@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from models.card import CARD_FILE, FilePart, ScorerCard, SharedPart, WeightsCard, dump_card
 from models.catalog import BUNDLED, find_by_id
-from models.errors import CheckpointError
+from models.errors import CheckpointError, DataError
 from models.file_hashes import file_inside, sha256_of, verify, verify_files
 
 
@@ -89,7 +89,15 @@ def write_checkpoint(
         make_card: the card, given the written parts and the sha256 of every further file.
         parts: tensors by part name; floating ones are rounded to ``dtype``. A part is written to ``NAME.safetensors``.
         write_files: writes config and tokenizer files into the folder that it is given.
+
+    Raises:
+        CheckpointError: ``bad_card``; the folder holds something else than a checkpoint, which is not thrown away.
+        DataError: ``not_finite``; a tensor holds NaN, or what ``dtype`` cannot express.
     """
+    if folder.exists() and not (folder / CARD_FILE).is_file() and any(folder.iterdir()):
+        raise CheckpointError(
+            "bad_card", f"{folder} exists and is no checkpoint: it is not replaced; name another folder"
+        )
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
@@ -121,15 +129,20 @@ def _write_parts(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], dtype:
     written: dict[str, FilePart] = {}
     for name, tensors in parts.items():
         path = folder / f"{name}.safetensors"
-        stored = {key: _stored(tensor, dtype) for key, tensor in tensors.items()}
+        stored = {key: _stored(key, tensor, dtype) for key, tensor in tensors.items()}
         safetensors.torch.save_file(stored, path, metadata={"format": "pt"})
         written[name] = FilePart(file=path.name, sha256=sha256_of(path))
     return written
 
 
-def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _stored(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     tensor = tensor.detach().cpu()
-    return (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous().clone()
+    if not tensor.is_floating_point():
+        return tensor.contiguous().clone()
+    stored = tensor.to(dtype)
+    if not bool(stored.isfinite().all()):
+        raise DataError("not_finite", f"tensor {name} has values that are NaN or beyond {dtype}: nothing is written")
+    return stored.contiguous().clone()
 
 
 def _sync(path: Path) -> None:

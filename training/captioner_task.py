@@ -23,7 +23,7 @@ from training.batches import CaptionItems, StepBatches
 from training.data import Dataset, Example, read_dataset
 from training.features import FeatureCache, build_cache
 from training.objectives import build_objective
-from training.packages import bert_vocabulary, load_imagenet
+from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
 from training.tokenizer import build_tokenizer
 from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
 from training.validation import Validation
@@ -99,8 +99,8 @@ class CaptionerConfig(_Settings):
     seed: int = 0
     data: DataSettings
     model: ModelSettings = ModelSettings()
-    init: Literal["imagenet"] = "imagenet"
-    """ImageNet weights for the encoder; the decoder starts at random."""
+    word_vectors: Literal["minilm", "random"] = "minilm"
+    """What the word pieces start from. The encoder starts from ImageNet weights, the rest of the decoder at random."""
     objective: Named = Named(name="mle")
     views: ViewOptions = ViewOptions()
     train: TrainSettings
@@ -163,6 +163,9 @@ class CaptionerTask:
         config = CompactConfig(vocab_size=tokenizer.get_vocab_size(), **fields)
         captioner = CompactCaptioner(config, tokenizer, model.dropout)
         captioner.model.feature_dropout.p = model.feature_dropout
+        if self.config.word_vectors == "minilm":
+            pieces = [tokenizer.id_to_token(number) for number in range(config.vocab_size)]
+            captioner.model.token_embedding.weight.data.copy_(word_piece_vectors(pieces, config.width))
         load_imagenet(captioner.model.vision, model.vision)
         captioner.model.vision.to(memory_format=torch.channels_last)
         captioner.model.vision.requires_grad_(False)
@@ -247,7 +250,7 @@ class CaptionerTask:
                 data=[source],
                 origin=[
                     f"{config.model.vision}, ImageNet weights (Apache-2.0)",
-                    "BERT-uncased word pieces (Apache-2.0)",
+                    "BERT-uncased word pieces, all-MiniLM-L6-v2 word vectors (Apache-2.0)",
                 ],
                 seed=config.seed,
                 git_revision=_git_revision(),

@@ -1,11 +1,14 @@
 """Public weights that come inside Python packages: what the recipes of the bundled models start from."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import timm
 import torch
+from torch import Tensor
 
 from models.errors import MissingDependencyError
 from models.families.compact.vision import GridEncoder, fold_and_split
@@ -52,6 +55,23 @@ def load_imagenet(encoder: GridEncoder, name: str) -> None:
     stem, top = fold_and_split(imagenet_network(name))
     encoder.stem.load_state_dict(stem.state_dict())
     encoder.top.load_state_dict(top.state_dict())
+
+
+def word_piece_vectors(pieces: Sequence[str], width: int) -> Tensor:
+    """Vectors (V, width) of BERT word pieces, from MiniLM's embeddings: their leading principal components.
+
+    Scaled to a standard deviation of width^-0.5; pieces that BERT does not know get zeros.
+    """
+    stored = safetensors.torch.load_file(minilm_folder() / "model.safetensors")["embeddings.word_embeddings.weight"]
+    numbers = {piece: number for number, piece in enumerate(bert_vocabulary().read_text("utf-8").splitlines())}
+    known = [row for row, piece in enumerate(pieces) if piece in numbers]
+    vectors = stored.float()[[numbers[pieces[row]] for row in known]]
+    centred = vectors - vectors.mean(0)
+    directions = torch.linalg.svd(centred, full_matrices=False).Vh[:width]
+    projected = centred @ directions.T
+    out = torch.zeros(len(pieces), width)
+    out[known, : projected.shape[1]] = projected / projected.std() * width**-0.5
+    return out
 
 
 def _folder(package: str) -> Path:

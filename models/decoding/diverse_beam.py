@@ -14,8 +14,8 @@ class DiverseBeam(Strategy):
     Decisions where the paper and its implementations leave room:
 
     - Before a group chooses, each token's log-probability falls by ``diversity_penalty`` times the number of beams of
-      earlier groups of the same image that go on with that token at this step (Hamming diversity). Beams that end at this
-      step do not count: the end token is no word, and a penalty on it would only make later groups run on.
+      earlier groups of the same image that go on with that token at this step (Hamming diversity). Beams that end at
+      this step do not count: the end token is no word, and a penalty on it would only make later groups run on.
     - The penalties stay in a beam's running total, as in the authors' code; all choices within a group (pruning,
       finishing, stopping) use this augmented score.
     - The reported ``score`` and the returned order use the score without penalties: each group's best caption first,

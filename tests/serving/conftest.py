@@ -1,0 +1,64 @@
+"""One Ray Serve application for all tests of this folder that speak HTTP."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, list_models
+from serving.args import AppArgs, Limits
+from serving.local import deployed, local_ray
+from tests.tiny_scorer import write_tiny_scorer
+
+BODY_TIMEOUT_S = 2.0
+MAX_QUEUE_IMAGES = 96
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def served_models() -> tuple[str, ...]:
+    """``fake``, and the bundled model where there is one; ``LIMNER_TEST_MODEL`` names another."""
+    wanted = os.environ.get("LIMNER_TEST_MODEL", DEFAULT_MODEL)
+    bundled = {entry.id for entry in list_models()}
+    return ("fake", wanted) if wanted in bundled or "LIMNER_TEST_MODEL" in os.environ else ("fake",)
+
+
+@pytest.fixture(scope="session")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The bundled scorer, or a tiny one where it is not there."""
+    if DEFAULT_SCORER in {entry.id for entry in list_models()}:
+        return DEFAULT_SCORER
+    return f"local-dir:{write_tiny_scorer(tmp_path_factory.mktemp('scorer') / 'tiny')}"
+
+
+@pytest.fixture(scope="session")
+def server(scorer: str) -> Iterator[str]:
+    """The address of the application: ``fake`` is the default model, small bounds on queue and body time."""
+    args = AppArgs(
+        models=served_models(),
+        scorer=scorer,
+        device="cpu",
+        limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),
+    )
+    with local_ray(), deployed(args, "127.0.0.1", free_port()) as url:
+        yield url
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server, timeout=60, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def case_images() -> Path:
+    return Path(__file__).parents[1] / "cases" / "images"

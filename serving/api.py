@@ -1,0 +1,49 @@
+"""The FastAPI application: routes, middleware and error handlers around one set of services. Imports no Ray."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+
+from models.lookup import resolve
+from serving import openapi, problems
+from serving.middleware.body_limits import BodyLimits
+from serving.middleware.request_context import RequestContext
+from serving.routes import ROUTERS
+from serving.services import Services
+
+Background = Callable[[], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield
+
+
+def build_api(services: Services, *, return_id: bool = True, background: Background = _nothing) -> FastAPI:
+    """The application; ``background`` runs around its life, ``return_id`` is false behind a proxy that sends
+    ``x-request-id`` back itself."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with background():
+            yield
+
+    app = FastAPI(title="limner", version=_version(), description="Captions for pictures.", lifespan=lifespan)
+    app.state.services = services
+    for name in ROUTERS:
+        app.include_router(resolve("router", ROUTERS, name))
+    problems.add_handlers(app)
+    openapi.install(app)
+    limits = services.args.limits
+    app.add_middleware(BodyLimits, max_body_bytes=limits.max_body_bytes, timeout_s=limits.body_timeout_s)
+    app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)  # the last added is outermost
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("limner")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"

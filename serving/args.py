@@ -1,0 +1,52 @@
+"""What the application is started with: ``build_app`` takes it from Python, a Serve config file or the command line."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+
+_MIB = 1 << 20
+
+
+class Limits(BaseModel):
+    """Every bound on what a client may ask for. A refusal is always limner's own, never Ray's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_body_bytes: int = Field(default=32 * _MIB, gt=0)
+    max_image_bytes: int = Field(default=20 * _MIB, gt=0)
+    max_image_px: int = Field(default=64_000_000, gt=0)
+    max_images: int = Field(default=32, gt=0, description="images of one request")
+    max_rows: int = Field(default=64, gt=0, description="captions x beams of one image")
+    max_queue_images: int = Field(default=256, gt=0, description="images that wait in one replica")
+    max_waiting_px: int = Field(default=192_000_000, gt=0, description="decoded pixels that wait in one replica")
+    deadline_s: float = Field(default=120.0, gt=0, description="from arrival at the replica to the answer")
+    body_timeout_s: float = Field(default=30.0, gt=0, description="for receiving the whole body")
+
+    @model_validator(mode="after")
+    def _one_request_fits_the_queue(self) -> Self:
+        if self.max_queue_images < self.max_images:
+            raise ValueError(
+                f"max_queue_images ({self.max_queue_images}) is below max_images ({self.max_images}): "
+                "the largest allowed request would never fit the queue"
+            )
+        return self
+
+
+class AppArgs(BaseModel):
+    """Arguments of ``serving.app:build_app``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: tuple[str, ...] = Field(default=(DEFAULT_MODEL,), min_length=1, description="ids or folders, default first")
+    models_dir: Path | None = Field(default=None, description="where ids are looked up; None: the bundled models")
+    scorer: str | None = Field(default=DEFAULT_SCORER, description="None: no caption is scored")
+    device: str = "auto"
+    dtype: str = Field(default="default", description="default: fp32 on a CPU, bf16 on CUDA")
+    threads: int | None = Field(default=None, gt=0, description="torch threads of the captioner; None: one per core")
+    max_batch_images: int = Field(default=32, gt=0)
+    max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
+    decode_threads: int = Field(default=2, gt=0, description="threads that open images")
+    limits: Limits = Limits()

@@ -1,0 +1,97 @@
+"""The captioner deployment: loads the models, then hands every job to the engine."""
+
+import asyncio
+import io
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from models.decoding import parse_decode
+from models.errors import LimnerError
+from serving import metrics
+from serving.args import AppArgs
+from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.monitor import sender
+from serving.reports import Reporter
+
+if TYPE_CHECKING:
+    from models.pipeline import CaptionPipeline
+
+
+@serve.deployment(max_constructor_retry_count=1, health_check_period_s=5, graceful_shutdown_wait_loop_s=0.2)
+class Captioner:
+    """Ready when constructed: by then every model has captioned one real picture.
+
+    Errors are returned, not raised: Ray would wrap them.
+    """
+
+    async def __init__(self, args: AppArgs, monitor: DeploymentHandle[Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+        from serving.engine import Engine  # deferred: loads torch, which only this process needs
+
+        self._closing = AsyncExitStack()
+        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        pipelines = await asyncio.to_thread(_load_pipelines, args)
+        self._engine = Engine(pipelines, args, reporter)
+        self._closing.push_async_callback(asyncio.to_thread, self._engine.close)
+        for model in pipelines:
+            await self._warm_up(model)
+        reporter.forget()  # nobody asked for the warm-up
+        reporting = asyncio.create_task(reporter.run(sender(monitor)))
+        self._closing.callback(reporting.cancel)
+
+    async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
+        """Captions of the images of one request, or why there are none."""
+        try:
+            return await self._engine.caption(job)
+        except LimnerError as error:
+            return error
+
+    async def score(self, job: ScoreJob) -> ScoreReply | LimnerError:
+        """CLIPScores of given captions, or why there are none."""
+        try:
+            return await self._engine.score(job)
+        except LimnerError as error:
+            return error
+
+    async def ready(self) -> bool:
+        """True: an answer at all is what readiness means here."""
+        return True
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Refuse new jobs and wait for the accepted ones; false when some are left."""
+        return await asyncio.to_thread(self._engine.drain, timeout_s)
+
+    def check_health(self) -> None:
+        """Raise when the model thread is gone; Ray then replaces the replica."""
+        if not self._engine.alive:
+            raise RuntimeError("the scheduler thread has ended")
+
+    async def __del__(self) -> None:
+        await self._closing.aclose()
+
+    async def _warm_up(self, model: str) -> None:
+        reply = await self._engine.caption(CaptionJob("warm-up", model, (_grey_png(),), parse_decode(None)))
+        if failure := reply.results[0].error:
+            raise RuntimeError(f"model {model!r} failed on its first picture: {failure.code}: {failure.detail}")
+
+
+def _load_pipelines(args: AppArgs) -> dict[str, "CaptionPipeline"]:
+    """The models by id, in the order given."""
+    from models.device import set_threads  # deferred: torch again
+    from models.pipeline import load_pipeline
+
+    set_threads(args.threads)  # Ray sets OMP_NUM_THREADS to the replica's num_cpus; the choice is ours
+    loaded = (
+        load_pipeline(model, models_dir=args.models_dir, scorer=args.scorer, device=args.device, dtype=args.dtype)
+        for model in args.models
+    )
+    return {pipeline.model_id: pipeline for pipeline in loaded}
+
+
+def _grey_png() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (64, 64), "grey").save(buffer, "PNG")
+    return buffer.getvalue()

@@ -1,0 +1,197 @@
+"""The captioner of one replica, without Ray: opens images, queues them, gathers what the batches gave."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from models.pipeline import CaptionPipeline
+from PIL.Image import Image
+
+from models.decoding.strategy import Strategy
+from models.errors import ImageError, LimnerError, OverloadedError, RequestError, UnknownNameError
+from models.images import ImageLimits, load_image
+from serving import metrics
+from serving.args import AppArgs
+from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey
+from serving.errors import public_error
+from serving.messages import (
+    CaptionedImage,
+    CaptionJob,
+    CaptionReply,
+    Failure,
+    ScoredImage,
+    ScoreJob,
+    ScoreReply,
+    Timing,
+)
+from serving.pixel_budget import PixelBudget
+from serving.reports import Reporter
+from serving.scheduler import Reservation, Scheduler, WorkItem
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """How one image is queued once it is open."""
+
+    data: bytes | Failure
+    key: Hashable
+    rows: int
+    payload: Callable[[Image], Payload]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What became of one image."""
+
+    outcome: Outcome = Outcome()
+    wait_s: float = 0.0
+    notes: tuple[str, ...] = ()
+    error: Failure | None = None
+
+
+class Engine:
+    """Answers jobs, many at a time on one event loop, with one scheduler thread that owns every model."""
+
+    def __init__(self, pipelines: Mapping[str, CaptionPipeline], args: AppArgs, reporter: Reporter) -> None:
+        limits = args.limits
+        self._pipelines = pipelines
+        self._reporter = reporter
+        self._deadline_s = limits.deadline_s
+        self._image_limits = ImageLimits(max_bytes=limits.max_image_bytes, max_pixels=limits.max_image_px)
+        self._opening = asyncio.Semaphore(args.decode_threads)
+        self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
+        self._waiting_px = PixelBudget(limits.max_waiting_px)
+        self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
+            BatchRunner(pipelines, reporter),
+            max_queue_images=limits.max_queue_images,
+            max_batch_images=args.max_batch_images,
+            max_batch_rows=args.max_batch_rows,
+            on_queue_change=lambda images: reporter.gauge(metrics.QUEUE_IMAGES, images),
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the model thread runs."""
+        return self._scheduler.alive
+
+    async def caption(self, job: CaptionJob) -> CaptionReply:
+        """Captions, image by image.
+
+        Raises:
+            UnknownNameError: ``unknown_model``.
+            RequestError: ``unsupported_option`` where scores are asked for and the model has no scorer.
+            OverloadedError: no room, too late, or shutting down.
+        """
+        pipeline = self._pipeline(job.model)
+        score = job.score if job.score is not None else pipeline.scorer_id is not None
+        if score:
+            _require_scorer(pipeline)
+        key = CaptionKey(job.model, job.strategy.group_key(), job.num_captions)
+        rows = job.strategy.rows(job.num_captions)
+        answers = await self._answer(
+            job.request_id,
+            [
+                _Ask(data, key, rows, lambda image: Payload(image, job.strategy, _seed(job.strategy), score))
+                for data in job.images
+            ],
+        )
+        results = tuple(CaptionedImage(answer.outcome.captions, answer.notes, answer.error) for answer in answers)
+        return CaptionReply(results, _timing(answers))
+
+    async def score(self, job: ScoreJob) -> ScoreReply:
+        """CLIPScores, image by image. Raises as ``caption`` does."""
+        pipeline = self._pipeline(job.model)
+        _require_scorer(pipeline)
+        key = ScoreKey(job.model)
+        asks = [
+            _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, captions=texts))  # type: ignore[misc]
+            for data, texts in zip(job.images, job.captions, strict=True)
+        ]
+        answers = await self._answer(job.request_id, asks)
+        scored = (ScoredImage(answer.outcome.clip_scores, pipeline.scorer_id, answer.error) for answer in answers)
+        return ScoreReply(tuple(scored))
+
+    def drain(self, timeout_s: float) -> bool:
+        """Refuse new jobs and wait for the accepted ones; false when some are left."""
+        return self._scheduler.drain(timeout_s)
+
+    def close(self) -> None:
+        """Drain and end the threads."""
+        self._scheduler.close()
+        self._openers.shutdown(wait=False, cancel_futures=True)
+
+    def _pipeline(self, model: str) -> CaptionPipeline:
+        try:
+            return self._pipelines[model]
+        except KeyError:
+            served = ", ".join(self._pipelines)
+            raise UnknownNameError("unknown_model", f"no model {model!r} here; there are: {served}") from None
+
+    async def _answer(self, request_id: str, asks: Sequence[_Ask]) -> list[_Answer]:
+        deadline = time.monotonic() + self._deadline_s
+        with self._scheduler.reserve(sum(isinstance(ask.data, bytes) for ask in asks)) as room:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    return await asyncio.gather(*(self._answer_one(request_id, ask, room, deadline) for ask in asks))
+            except TimeoutError:
+                detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
+                raise OverloadedError("deadline_exceeded", detail) from None
+
+    async def _answer_one(
+        self, request_id: str, ask: _Ask, room: Reservation[Payload, Outcome], deadline: float
+    ) -> _Answer:
+        """Never raises for what concerns this image only, so that its neighbours go on."""
+        if isinstance(ask.data, Failure):
+            return _Answer(error=ask.data)
+        try:
+            return await self._queue(ask, ask.data, room, deadline)
+        except Exception as error:
+            if not isinstance(error, LimnerError):
+                logger.exception("request %s: an image failed", request_id)
+            return _Answer(error=Failure(*public_error(error)))
+
+    async def _queue(self, ask: _Ask, data: bytes, room: Reservation[Payload, Outcome], deadline: float) -> _Answer:
+        try:
+            async with self._opening:
+                loop = asyncio.get_running_loop()
+                loaded = await loop.run_in_executor(self._openers, load_image, data, self._image_limits)
+                px = loaded.image.width * loaded.image.height
+                await self._waiting_px.acquire(
+                    px
+                )  # inside the semaphore: nothing more is opened while there is no room
+        except ImageError:
+            room.release()
+            raise
+        try:
+            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, deadline)
+            done = await asyncio.wrap_future(room.submit(item))
+        finally:
+            self._waiting_px.release(px)
+        self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
+        return _Answer(done.value, done.wait_s, tuple(loaded.notes))
+
+
+def _seed(strategy: Strategy) -> int:
+    """Always a number: in a batch of several requests, None would stand for the first one's seed."""
+    return random.getrandbits(63) if strategy.seed is None else strategy.seed
+
+
+def _require_scorer(pipeline: CaptionPipeline) -> None:
+    if pipeline.scorer_id is None:
+        raise RequestError("unsupported_option", "score: this server runs without a scorer")
+
+
+def _timing(answers: Sequence[_Answer]) -> Timing:
+    passes = {id(answer.outcome.timing): answer.outcome.timing for answer in answers}.values()
+    return Timing(
+        queue=max((answer.wait_s for answer in answers), default=0.0) * 1000,
+        encode=sum(shared.encode for shared in passes),
+        decode=sum(shared.decode for shared in passes),
+        score=sum(shared.score for shared in passes),
+    )

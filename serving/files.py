@@ -1,0 +1,108 @@
+"""Picture files named on a command line: found in folders, captioned in batches, told row by row."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.decoding.strategy import Strategy
+from models.errors import ImageError
+from models.images import LoadedImage, read_image
+from models.pipeline import CaptionPipeline
+from serving.messages import CaptionedImage, Failure
+from serving.results import result_of
+
+_SUFFIXES = frozenset(".jpg .jpeg .jfif .png .gif .webp .avif .heic .heif .bmp .tif .tiff .ppm .pgm .pbm .pnm".split())
+_SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
+_NOT_PICTURES = frozenset({"empty", "not_an_image", "unsupported_format"})
+_MAX_BATCH_PX = 192_000_000  # decoded pixels held at a time
+
+
+@dataclass(frozen=True)
+class PictureFile:
+    """A file to caption. Names that are not UTF-8 are kept as Python keeps them, with surrogates."""
+
+    path: str
+    name: str
+    """What its row is called: relative to the folder given, or the path itself."""
+    named: bool
+    """Whether it must be a picture: given by itself, or named like one. Other files of a folder are skipped if not."""
+
+
+def find_pictures(paths: Iterable[str], *, recursive: bool = False) -> list[PictureFile]:
+    """The files that ``paths`` name, folders listed in order of their bytes; what does not exist is in the list too,
+    to fail in its turn."""
+    found: list[PictureFile] = []
+    for path in paths:
+        if os.path.isdir(path):
+            names = sorted(_walk(path, "", recursive), key=os.fsencode)
+            found += [PictureFile(os.path.join(path, name), name, _looks_like_one(name)) for name in names]
+        else:
+            found.append(PictureFile(path, path, True))
+    return found
+
+
+def caption_files(
+    pipeline: CaptionPipeline,
+    files: Iterable[PictureFile],
+    strategy: Strategy,
+    *,
+    num_captions: int = 1,
+    score: bool = False,
+    batch_size: int = 16,
+) -> Iterator[tuple[PictureFile, CaptionedImage]]:
+    """Each file with its captions or its error, in order; files of a folder that are no pictures are left out."""
+    waiting: list[tuple[PictureFile, LoadedImage | Failure]] = []
+    pending, px = 0, 0
+    for file in files:
+        try:
+            opened: LoadedImage | Failure = read_image(file.path)
+        except ImageError as error:
+            if not file.named and error.code in _NOT_PICTURES:
+                continue
+            opened = Failure(error.code, error.detail)
+        waiting.append((file, opened))
+        if isinstance(opened, LoadedImage):
+            pending, px = pending + 1, px + opened.image.width * opened.image.height
+        if pending >= batch_size or px >= _MAX_BATCH_PX:
+            yield from _caption(pipeline, waiting, strategy, num_captions, score)
+            waiting, pending, px = [], 0, 0
+    yield from _caption(pipeline, waiting, strategy, num_captions, score)
+
+
+def row_of(file: PictureFile, image: CaptionedImage, model: str) -> dict[str, Any]:
+    """One result of ``/v1/captions`` with ``file_name`` in place of ``index``, and the model."""
+    return {"file_name": file.name, **result_of(image).model_dump(mode="json"), "model": model}
+
+
+def _caption(
+    pipeline: CaptionPipeline,
+    waiting: Sequence[tuple[PictureFile, LoadedImage | Failure]],
+    strategy: Strategy,
+    num_captions: int,
+    score: bool,
+) -> Iterator[tuple[PictureFile, CaptionedImage]]:
+    images = [opened.image for _, opened in waiting if isinstance(opened, LoadedImage)]
+    found = iter(pipeline.caption(images, strategy, num_captions=num_captions, score=score).captions)
+    for file, opened in waiting:
+        if isinstance(opened, Failure):
+            yield file, CaptionedImage(error=opened)
+        else:
+            yield file, CaptionedImage(tuple(next(found)), opened.notes)
+
+
+def _walk(root: str, inside: str, recursive: bool) -> Iterator[str]:
+    """Names below ``root``; hidden entries, system files, sockets and the like, and linked folders are left out."""
+    with os.scandir(os.path.join(root, inside)) as entries:
+        for entry in entries:
+            name = os.path.join(inside, entry.name)
+            if entry.name.startswith(".") or entry.name.lower() in _SYSTEM_FILES:
+                continue
+            if entry.is_file():
+                yield name
+            elif recursive and entry.is_dir(follow_symlinks=False):
+                yield from _walk(root, name, recursive)
+
+
+def _looks_like_one(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in _SUFFIXES

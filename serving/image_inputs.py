@@ -1,0 +1,52 @@
+"""Images as they stand in a JSON body: base64 or data URI to bytes, URLs refused."""
+
+import base64
+import binascii
+import re
+from urllib.parse import unquote_to_bytes
+
+from models.errors import ImageError
+from serving.messages import Failure
+from serving.schemas import ImageInput
+
+_DATA_URI = re.compile(r"\s*data:([^,]{0,200}),", re.IGNORECASE)
+_SPACE = re.compile(rb"\s+")
+
+
+def image_bytes(given: ImageInput) -> bytes | Failure:
+    """The encoded image, or why there is none. Nothing is opened and nothing is fetched."""
+    if given.base64 is None:
+        return Failure("url_refused", "images by url are not allowed on this server: send the image itself")
+    try:
+        return decode_base64(given.base64)
+    except ImageError as error:
+        return Failure(error.code, error.detail)
+
+
+def decode_base64(text: str) -> bytes:
+    """The bytes of base64 or of a base64 data URI: line breaks, missing padding, the URL-safe alphabet and
+    percent-escapes are tolerated; the media type of a data URI is ignored, since content decides.
+
+    Raises:
+        ImageError: ``bad_base64``, or ``empty``.
+    """
+    match = _DATA_URI.match(text)
+    if match is not None:
+        if not match[1].lower().rstrip().endswith(";base64"):
+            raise ImageError("bad_base64", "a data URI must say ';base64' before its comma")
+        text = text[match.end() :]
+    elif text.lstrip()[:5].lower() == "data:":
+        raise ImageError("bad_base64", "a data URI needs a comma between its media type and the base64 text")
+    try:
+        packed = text.encode("ascii")
+    except UnicodeEncodeError:
+        raise ImageError("bad_base64", "base64 has only ASCII letters") from None
+    if b"%" in packed:
+        packed = unquote_to_bytes(packed)
+    packed = _SPACE.sub(b"", packed).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
+    if not packed:
+        raise ImageError("empty", "the base64 text is empty")
+    try:
+        return base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
+    except binascii.Error:
+        raise ImageError("bad_base64", "the text is not base64") from None

@@ -1,0 +1,100 @@
+"""The HTTP deployment: the FastAPI application with Ray handles behind it. Loads no torch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from models.errors import LimnerError, OverloadedError
+from serving import metrics
+from serving.api import build_api
+from serving.args import AppArgs
+from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.monitor import sender
+from serving.reports import Reporter
+from serving.served_models import ServedModels
+from serving.services import Services
+
+_PROBE_TIMEOUT_S = 1.0
+_GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
+
+
+class RayBackend:
+    """The captioner and the monitor behind their Serve handles."""
+
+    def __init__(self, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any], deadline_s: float) -> None:
+        self._captioner = captioner
+        self._monitor = monitor
+        self._timeout_s = deadline_s + _GRACE_S
+        self._was_ready = False
+
+    async def caption(self, job: CaptionJob) -> CaptionReply:
+        """Captions of the images of one request."""
+        reply: CaptionReply = await self._ask("caption", job)
+        return reply
+
+    async def score(self, job: ScoreJob) -> ScoreReply:
+        """CLIPScores of given captions."""
+        reply: ScoreReply = await self._ask("score", job)
+        return reply
+
+    async def ready(self) -> bool:
+        """Whether a captioner replica answers; it exists only after its warm-up."""
+        with suppress(OverloadedError):
+            await _call(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S)
+            self._was_ready = True
+            return True
+        return False
+
+    async def metrics(self) -> bytes:
+        """The Prometheus text of the monitor."""
+        text: bytes = await _call(self._monitor, "render", timeout_s=_PROBE_TIMEOUT_S)
+        return text
+
+    async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
+        if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model
+            raise OverloadedError("unavailable", "the models are not ready yet; /readyz tells when they are")
+        reply = await _call(self._captioner, method, job, timeout_s=self._timeout_s)
+        if isinstance(reply, LimnerError):
+            raise reply
+        return reply
+
+
+async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
+    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await getattr(handle, method).remote(*arguments)
+    except (TimeoutError, RayError, RayServeException) as error:
+        detail = f"a part of the server does not answer ({type(error).__name__})"
+        raise OverloadedError("unavailable", detail) from error
+
+
+@serve.deployment(ray_actor_options={"num_cpus": 0}, graceful_shutdown_wait_loop_s=0.2)
+@serve.ingress()
+class Ingress:
+    """Builds its application on the replica, so that nothing of it is ever pickled."""
+
+    def __init__(self, args: AppArgs, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any]) -> None:
+        self._monitor = monitor
+        self._services = Services(
+            args=args,
+            models=ServedModels.from_args(args),
+            backend=RayBackend(captioner, monitor, args.limits.deadline_s),
+            reporter=Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST),
+        )
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return build_api(self._services, return_id=False, background=self._reporting)
+
+    @asynccontextmanager
+    async def _reporting(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._services.reporter.run(sender(self._monitor)))
+        yield
+        task.cancel()

@@ -1,0 +1,114 @@
+"""Ray and the application on this machine alone: start, wait, stop."""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import ray
+from ray import serve
+from ray.serve.config import HTTPOptions
+from ray.serve.schema import LoggingConfig
+
+from models.errors import OverloadedError
+from serving.app import build_app
+from serving.args import AppArgs
+
+_APP = "limner"
+_OBJECT_STORE_BYTES = 512 << 20  # holds the bodies of requests under way; the default would be 30 % of the memory
+_DRAIN_S = 20.0
+_READY_WITHIN_S = 60.0  # beyond the loading of the models
+
+
+@contextmanager
+def local_ray(*, verbose: bool = False) -> Iterator[Path]:
+    """The folder of the log files of a Ray of our own, which ends with the block; ``verbose`` shows them as well.
+
+    Ray sets signal handlers when it starts; a caller that wants its own sets them within the block.
+    """
+    _prepare_environment()
+    level = logging.INFO if verbose else logging.ERROR
+    context = ray.init(
+        address="local",
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        log_to_driver=verbose,
+        logging_level=level,
+    )
+    logging.getLogger("ray.serve").setLevel(level)
+    try:
+        yield Path(context.address_info["session_dir"], "logs", "serve")  # type: ignore[attr-defined]
+    finally:
+        ray.shutdown()  # takes Serve with it; Serve's own shutdown would only wait for what was drained
+
+
+@contextmanager
+def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
+    """The address where the application answers while the block runs, ready for requests; drained afterwards.
+
+    Raises:
+        OverloadedError: ``unavailable`` when a part of it does not start, with the reason.
+    """
+    _deploy(args, host, port)
+    try:
+        yield _wait_until_ready(host, port)
+    finally:
+        captioner = serve.get_deployment_handle("Captioner", _APP)
+        captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
+
+
+def port_is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _prepare_environment() -> None:
+    """What Ray's processes read when they start: no phoning home, and this very package, wherever it was found."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    here = str(Path(__file__).resolve().parents[1])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if here not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, paths)])
+
+
+def _deploy(args: AppArgs, host: str, port: int) -> None:
+    quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
+    http = HTTPOptions(host=host, port=port, request_timeout_s=None)
+    serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
+    try:
+        serve.run(build_app(args), name=_APP, route_prefix="/", logging_config=quiet)
+    except RuntimeError as error:
+        raise OverloadedError("unavailable", f"the server did not start: {_reason() or error}") from error
+
+
+def _wait_until_ready(host: str, port: int) -> str:
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    url = f"http://{name}:{port}"
+    give_up = time.monotonic() + _READY_WITHIN_S
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        while time.monotonic() < give_up:
+            with suppress(httpx.TransportError):
+                if client.get("/readyz").is_success:
+                    return url
+            time.sleep(0.2)
+    raise OverloadedError("unavailable", f"{url}/readyz did not turn 200 within {_READY_WITHIN_S:g} s")
+
+
+def _reason() -> str:
+    """The last line of the first traceback among the deployments' messages."""
+    app = serve.status().applications.get(_APP)
+    messages = (deployment.message for deployment in app.deployments.values()) if app else ()
+    lines = [line.strip() for message in messages for line in message.splitlines() if "Error" in line]
+    return lines[-1] if lines else ""

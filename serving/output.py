@@ -1,0 +1,63 @@
+"""Rows of captions as text for people or as JSON lines, to the terminal or to a file that is whole or absent."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from models.errors import RequestError
+
+Write = Callable[[Mapping[str, Any]], None]
+
+# A name must not break its line or the terminal; what stands for itself stays readable.
+_ESCAPES = {code: f"\\x{code:02x}" for code in [*range(32), 127]} | {
+    ord("\\"): "\\\\",
+    ord("\t"): "\\t",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+}
+
+
+def text_line(row: Mapping[str, Any]) -> bytes:
+    """``path<TAB>caption``, further captions after further tabs; control characters of the path are escaped."""
+    texts = [caption["text"] for caption in row["captions"]]
+    return os.fsencode("\t".join([row["file_name"].translate(_ESCAPES), *texts]) + "\n")
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """One JSON object, ASCII only, so that every file name survives."""
+    return json.dumps(row).encode("ascii") + b"\n"
+
+
+@contextmanager
+def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Iterator[Write]:
+    """A function that writes a row to stdout, or to ``out``, which appears when the block ends well.
+
+    Raises:
+        RequestError: ``invalid_request`` for a place that cannot be written, before anything is computed.
+    """
+    if out is None:
+        yield _writer(sys.stdout.buffer, line)
+        return
+    unfinished = out.with_name(f".{os.getpid()}.limner-unfinished")
+    try:
+        file = unfinished.open("xb")
+    except OSError as error:
+        raise RequestError("invalid_request", f"{str(out)!r} cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            yield _writer(file, line)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _writer(stream: BinaryIO, line: Callable[[Mapping[str, Any]], bytes]) -> Write:
+    def write(row: Mapping[str, Any]) -> None:
+        stream.write(line(row))
+        stream.flush()
+
+    return write

@@ -1,0 +1,41 @@
+"""Refusals as they leave the ingress: every one counted, every one a problem document with the request's id."""
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from models.errors import LimnerError
+from serving import metrics
+from serving.errors import problem_response
+from serving.services import services_of
+
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+def refuse(request: Request, code: str, detail: str, *, status: int | None = None) -> Response:
+    """The answer to a request that failed as a whole."""
+    services_of(request).reporter.count(metrics.ERRORS, code)
+    return problem_response(code, detail, request.state.request_id, status=status)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer limner's errors and those of the HTTP layer itself (no such route, wrong method) alike."""
+    app.add_exception_handler(LimnerError, _limner_error)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+async def _limner_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LimnerError)
+    return refuse(request, error.code, error.detail)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "http_error")
+    detail = {
+        "not_found": "no such route; /docs lists them",
+        "method_not_allowed": f"this route does not take {request.method}; /docs lists what it takes",
+    }.get(code, str(error.detail))
+    response = refuse(request, code, detail, status=error.status_code)
+    response.headers.update(error.headers or {})
+    return response

@@ -1,0 +1,9 @@
+"""The HTTP routes: one module each, found by this table."""
+
+ROUTERS: dict[str, str] = {
+    "captions": "serving.routes.captions:router",
+    "score": "serving.routes.score:router",
+    "models": "serving.routes.models_list:router",
+    "probes": "serving.routes.probes:router",
+    "index": "serving.routes.index:router",
+}

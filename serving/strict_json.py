@@ -1,0 +1,48 @@
+"""JSON as RFC 8259 means it: UTF-8, no NaN, no key twice, nothing that Python would read but others would not."""
+
+import json
+from typing import Any, NoReturn
+
+from models.errors import RequestError
+
+_INT_DIGITS = 19  # what 64 bits can hold; longer ones are a mistake or an attack
+
+
+def parse_json(data: bytes | str, what: str = "the body") -> Any:
+    """The value that ``data`` holds.
+
+    Raises:
+        RequestError: ``malformed_json``; the detail says where, and never quotes ``data``.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        return json.loads(text, parse_constant=_no_constant, parse_int=_int, object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise _malformed(what, f"not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise _malformed(what, f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise _malformed(what, "nested too deeply") from None
+    except ValueError as error:
+        raise _malformed(what, str(error)) from None
+
+
+def _malformed(what: str, why: str) -> RequestError:
+    return RequestError("malformed_json", f"{what} is not JSON: {why}")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _int(digits: str) -> int:
+    if len(digits.lstrip("-")) > _INT_DIGITS:
+        raise ValueError(f"an integer of {len(digits)} digits")
+    return int(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object names a key twice")
+    return found

@@ -1,0 +1,37 @@
+"""Pydantic's complaints as one RequestError that names fields and never repeats their values."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from models.errors import RequestError
+
+M = TypeVar("M", bound=BaseModel)
+
+_MOST_SHOWN = 5
+
+
+def validated(schema: type[M], value: Any, *, strict: bool = True) -> M:
+    """``value`` as a ``schema``; ``strict`` for JSON, which has types, not for query text.
+
+    Raises:
+        RequestError: ``invalid_request`` with the path of each field that is wrong.
+    """
+    try:
+        return schema.model_validate(value, strict=strict)
+    except ValidationError as error:
+        raise RequestError("invalid_request", explain(error)) from None
+
+
+def explain(error: ValidationError) -> str:
+    """``images.0.base64: Field required; num_captions: ...``"""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [f"{_path(problem)}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"and {len(problems) - _MOST_SHOWN} more")
+    return "; ".join(shown)
+
+
+def _path(problem: Mapping[str, Any]) -> str:
+    return ".".join(str(part)[:80] for part in problem["loc"]) or "the request"

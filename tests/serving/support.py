@@ -1,0 +1,98 @@
+"""The application in one process, without Ray, and a model that works when it is told to."""
+
+import base64
+import io
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from PIL import Image
+
+from models.catalog import FAKE_CARD
+from models.decoding.strategy import Strategy
+from models.families.fake import FakeCaptioner
+from models.pipeline import CaptionPipeline, PipelineResult
+from serving.api import build_api
+from serving.args import AppArgs
+from serving.engine import Engine
+from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.metrics import REPORTS_LOST, Metrics
+from serving.reports import Reporter
+from serving.served_models import ServedModels
+from serving.services import Services
+
+
+def png(colour: str | tuple[int, int, int] = "red", size: tuple[int, int] = (24, 16)) -> bytes:
+    """An encoded picture of one colour."""
+    buffer = io.BytesIO()
+    Image.new("RGB", size, colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def pictures(count: int) -> list[bytes]:
+    """Pictures that differ."""
+    return [png((index * 37 % 256, index * 91 % 256, index * 13 % 256)) for index in range(count)]
+
+
+class GatedPipeline(CaptionPipeline):
+    """The fake captioner behind a gate: a pass starts when the gate is open, and tells that it has come."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeCaptioner(), model_id="fake", card=FAKE_CARD)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.arrived = threading.Event()
+        self.batches: list[int] = []
+
+    def caption(self, images: Sequence[Image.Image], strategy: Strategy, **options: Any) -> PipelineResult:
+        self.arrived.set()
+        assert self.gate.wait(30)
+        self.batches.append(len(images))
+        return super().caption(images, strategy, **options)
+
+
+class LocalBackend:
+    """What the routes need, in this process."""
+
+    def __init__(self, engine: Engine, reporter: Reporter) -> None:
+        self.engine = engine
+        self.reporter = reporter
+        self.store = Metrics()
+
+    async def caption(self, job: CaptionJob) -> CaptionReply:
+        return await self.engine.caption(job)
+
+    async def score(self, job: ScoreJob) -> ScoreReply:
+        return await self.engine.score(job)
+
+    async def ready(self) -> bool:
+        return True
+
+    async def metrics(self) -> bytes:
+        if (report := self.reporter._take(even_if_empty=False)) is not None:
+            self.store.apply(report)
+        return self.store.render()
+
+
+@asynccontextmanager
+async def local_app(pipeline: CaptionPipeline, args: AppArgs) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
+    """An HTTP client of the application, and its engine."""
+    reporter = Reporter("test", REPORTS_LOST)
+    engine = Engine({pipeline.model_id: pipeline}, args, reporter)
+    services = Services(args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter)
+    try:
+        async with client_of(build_api(services)) as client:
+            yield client, engine
+    finally:
+        engine.close()
+
+
+def client_of(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
