@@ -14,9 +14,9 @@ from PIL.Image import Image
 
 from models.card import CARD_FILE, ScorerCard, read_card
 from models.catalog import find_model
-from models.checkpoints import verify_files
 from models.device import pick_device
 from models.errors import CheckpointError, UnknownNameError
+from models.file_hashes import verify_files
 
 T = TypeVar("T")
 

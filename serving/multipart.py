@@ -4,13 +4,19 @@ Starlette's own form reader tells files from fields by ``filename``, which RFC 5
 what it takes for fields, and accepts a body that ends early.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartCallbacks, parse_options_header
+from python_multipart.multipart import parse_options_header
 
 from models.errors import RequestError
+
+if TYPE_CHECKING:  # not there at run time
+    from python_multipart.multipart import MultipartCallbacks
 
 
 @dataclass(frozen=True)

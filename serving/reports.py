@@ -91,8 +91,9 @@ class Reporter:
                 last_sent = time.monotonic()
             except Exception as error:
                 logger.debug("a report of %d measurements was lost: %r", report.size, error)
+                told_before = report.counts.pop((self._lost_metric, ()), 0)
                 with self._lock:
-                    self._lose(report.size)
+                    self._lose(report.size + told_before)
 
     def _take(self, *, even_if_empty: bool) -> Report | None:
         with self._lock:

@@ -1,6 +1,7 @@
 """JSON as RFC 8259 means it: UTF-8, no NaN, no key twice, nothing that Python would read but others would not."""
 
 import json
+import math
 from typing import Any, NoReturn
 
 from models.errors import RequestError
@@ -16,7 +17,9 @@ def parse_json(data: bytes | str, what: str = "the body") -> Any:
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
-        return json.loads(text, parse_constant=_no_constant, parse_int=_int, object_pairs_hook=_object)
+        return json.loads(
+            text, parse_constant=_no_constant, parse_int=_int, parse_float=_float, object_pairs_hook=_object
+        )
     except UnicodeDecodeError as error:
         raise _malformed(what, f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -36,9 +39,17 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _int(digits: str) -> int:
-    if len(digits.lstrip("-")) > _INT_DIGITS:
-        raise ValueError(f"an integer of {len(digits)} digits")
+    length = len(digits.lstrip("-"))
+    if length > _INT_DIGITS:
+        raise ValueError(f"an integer of {length} digits")
     return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError("a number too large for a float")
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

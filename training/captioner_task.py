@@ -1,14 +1,13 @@
 """The task ``captioner``: trains a compact captioner and writes its checkpoint folder."""
 
 import logging
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from torch import nn
 from transformers import TrainingArguments
 
@@ -22,6 +21,7 @@ from training.averaging import trained_tensors
 from training.batches import CaptionItems, StepBatches
 from training.data import Dataset, Example, read_dataset
 from training.features import FeatureCache, build_cache
+from training.git_revision import git_revision
 from training.objectives import build_objective
 from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
 from training.tokenizer import build_tokenizer
@@ -86,7 +86,7 @@ class TrainSettings(_Settings):
 class SelectSettings(_Settings):
     """How the best weights are told, on the validation split."""
 
-    metric: str = "cider"
+    metric: Literal["bleu1", "bleu2", "bleu3", "bleu4", "cider"] = "cider"
     decode: Named = Named(name="beam", options={"beams": 3})
 
 
@@ -106,6 +106,15 @@ class CaptionerConfig(_Settings):
     train: TrainSettings
     select: SelectSettings = SelectSettings()
 
+    @field_validator("train")
+    @classmethod
+    def _captions_fit_the_decoder(cls, train: TrainSettings, info: ValidationInfo) -> TrainSettings:
+        model = info.data.get("model")
+        if model and train.max_caption_tokens >= model.max_positions:
+            most = f"model.max_positions {model.max_positions} leaves room for {model.max_positions - 1}"
+            raise ValueError(f"max_caption_tokens is {train.max_caption_tokens}, but {most}")
+        return train
+
 
 class CaptionerTask:
     """One training run of a compact captioner."""
@@ -114,6 +123,9 @@ class CaptionerTask:
 
     def __init__(self, config: CaptionerConfig) -> None:
         self.config = config
+        # Built now, so that wrong options are told at once and not after the features are computed.
+        self._objective = build_objective(config.objective.name, config.objective.options)
+        self._strategy = parse_decode(config.select.decode.model_dump())
 
     def run(self, out: Path) -> Path:
         """Train in ``out``, continuing what is there, and return the checkpoint folder ``out/ID``.
@@ -164,7 +176,8 @@ class CaptionerTask:
         captioner = CompactCaptioner(config, tokenizer, model.dropout)
         captioner.model.feature_dropout.p = model.feature_dropout
         if self.config.word_vectors == "minilm":
-            pieces = [tokenizer.id_to_token(number) for number in range(config.vocab_size)]
+            numbers = tokenizer.get_vocab()
+            pieces = sorted(numbers, key=numbers.__getitem__)
             captioner.model.token_embedding.weight.data.copy_(word_piece_vectors(pieces, config.width))
         load_imagenet(captioner.model.vision, model.vision)
         captioner.model.vision.to(memory_format=torch.channels_last)
@@ -184,9 +197,8 @@ class CaptionerTask:
             for examples, cache in zip((train, val), caches, strict=True)
         )
         batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
-        validation = Validation(val_items, caches[1], val, parse_decode(config.select.decode.model_dump()))
-        objective = build_objective(config.objective.name, config.objective.options)
-        module = TrainedModule(captioner, objective)
+        validation = Validation(val_items, caches[1], val, self._strategy)
+        module = TrainedModule(captioner, self._objective)
         return CaptionTrainer(
             module,
             self._arguments(out, batches.steps_per_epoch),
@@ -253,7 +265,7 @@ class CaptionerTask:
                     "BERT-uncased word pieces, all-MiniLM-L6-v2 word vectors (Apache-2.0)",
                 ],
                 seed=config.seed,
-                git_revision=_git_revision(),
+                git_revision=git_revision(),
                 measurements=[measured],
                 files=files,
                 parts=dict(parts),
@@ -275,19 +287,3 @@ def _parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[s
         }
         for (vision, matrix), parameters in groups.items()
     ]
-
-
-def _git_revision() -> str | None:
-    """The commit that this code is from, marked when it was changed since; None outside a clone."""
-    here = Path(__file__).parent
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()

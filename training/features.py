@@ -53,8 +53,11 @@ def build_cache(
     path = folder / f"{_key(captioner, examples, views, seed)}.npy"
     if not path.exists():
         draft = path.with_suffix(f".{os.getpid()}.partial")
-        _compute(draft, captioner, examples, views, seed)
-        draft.rename(path)
+        try:
+            _compute(draft, captioner, examples, views, seed)
+            draft.rename(path)
+        finally:
+            draft.unlink(missing_ok=True)  # it is large, and of no use after an error
     return FeatureCache(path)
 
 

@@ -37,8 +37,9 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         DataError: ``bad_recipe``, the file cannot be read or is no mapping, or an override does not fit it.
     """
-    if not path.exists() and (shipped := Path(str(files("training") / "recipes" / path.name))).exists():
-        path = shipped
+    if path.name == str(path) and not path.exists():
+        shipped = Path(str(files("training") / "recipes" / path.name))
+        path = shipped if shipped.exists() else path
     try:
         recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -15,6 +15,7 @@ class TorchCaptioner(nn.Module):
     family: ClassVar[str]
     capabilities: frozenset[str] = frozenset()
     vocab_size: int
+    start_id: int
     end_id: int
     max_positions: int
 

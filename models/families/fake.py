@@ -34,6 +34,7 @@ class FakeCaptioner:
     family: ClassVar[str] = "fake"
     capabilities = frozenset({"prompt"})
     vocab_size = _FIRST_WORD + len(_WORDS)
+    start_id = _START
     end_id = _END
     max_positions = 128
 
@@ -97,7 +98,8 @@ class FakeCaptioner:
             cache = torch.where((tokens == _START).unsqueeze(1), cache, _append(cache, tokens))
             steps.append(self._logits(memory, cache))
         logits = torch.stack(steps, dim=1)
-        causal = torch.ones(length, length, device=self._device).tril().softmax(dim=-1)
+        causal = torch.ones(length, length, device=self._device).tril()
+        causal = causal / causal.sum(dim=-1, keepdim=True)
         return TeacherForced(
             logits=logits,
             hidden_states=(logits,) if output_hidden_states else None,

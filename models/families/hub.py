@@ -18,22 +18,30 @@ _HARMLESS_KEYS = re.compile(
 )
 
 
+def load_config(source: str, model_type: str) -> Any:
+    """The model's configuration.
+
+    Raises:
+        CheckpointError: ``missing_file`` where there is no such folder or hub id; ``bad_config`` for another type of
+            model or no configuration at all.
+    """
+    _check_folder(source)
+    config = _read(source, "config.json", AutoConfig.from_pretrained)
+    if config.model_type != model_type:
+        detail = f"{source} holds a model of type {config.model_type!r}; this family needs {model_type!r}"
+        raise CheckpointError("bad_config", detail)
+    return config
+
+
 def load_model(
-    source: str, model_class: type[PreTrainedModel], model_type: str, *, device: torch.device | str, dtype: torch.dtype
+    source: str, model_class: type[PreTrainedModel], *, device: torch.device | str, dtype: torch.dtype
 ) -> Any:
     """The model in evaluation mode, every one of its weights read from ``source``.
 
     Raises:
-        CheckpointError: ``missing_file`` where there is no such folder or hub id or a file is absent or damaged;
-            ``bad_config`` for another type of model; ``wrong_keys`` for missing, unexpected or misshapen weights.
+        CheckpointError: ``missing_file`` where they are absent or damaged; ``wrong_keys`` where some are missing,
+            unexpected or of another shape.
     """
-    _check_folder(source)
-    found = _read(source, "config.json", AutoConfig.from_pretrained).model_type
-    if found != model_type:
-        raise CheckpointError(
-            "bad_config", f"{source} holds a model of type {found!r}; this family needs {model_type!r}"
-        )
-
     read = partial(model_class.from_pretrained, dtype=dtype, output_loading_info=True)
     model, info = _read(source, "the weights", read)
     _check_keys(source, info)
@@ -44,7 +52,7 @@ def load_preprocessing(source: str) -> tuple[Any, Any]:
     """The checkpoint's image processor, with the PIL backend, and its tokenizer.
 
     Raises:
-        CheckpointError: ``missing_file``.
+        CheckpointError: ``missing_file`` or ``bad_config``.
     """
     read = partial(AutoImageProcessor.from_pretrained, backend="pil")
     processor = _read(source, "preprocessor_config.json", read)
@@ -66,7 +74,8 @@ def _read(source: str, what: str, reader: Any) -> Any:
         return reader(source)
     except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise CheckpointError("missing_file", f"{what} of {source} cannot be read: {reason}") from error
+        code = "bad_config" if isinstance(error, ValueError) else "missing_file"
+        raise CheckpointError(code, f"{what} of {source} cannot be read: {reason}") from error
     except RuntimeError as error:  # transformers: shapes that do not fit the config
         raise CheckpointError("wrong_keys", f"{what} of {source} do not fit its config.json") from error
 

@@ -11,7 +11,7 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
 from models.errors import CheckpointError
 from models.families.base import TorchCaptioner, tidy
-from models.families.hub import load_model, load_preprocessing
+from models.families.hub import load_config, load_model, load_preprocessing
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
 
@@ -26,7 +26,6 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     capabilities = frozenset({"prompt"})
     model_class: ClassVar[type[PreTrainedModel]]
     model_type: ClassVar[str]
-    start_id: int
     pad_id: int
     cleans_up_spaces: bool
     """Whether ``detokenize`` removes spaces before punctuation: word pieces need it, byte-level tokens do not."""
@@ -46,10 +45,16 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         Raises:
             CheckpointError: ``missing_file``, ``bad_config`` or ``wrong_keys``; the detail names file or key.
         """
-        model = load_model(source, cls.model_class, cls.model_type, device=device, dtype=dtype)
+        cls.check_config(load_config(source, cls.model_type), source)
+        model = load_model(source, cls.model_class, device=device, dtype=dtype)
         captioner = cls(model, *load_preprocessing(source))
         captioner._check_image_size(source)
+        captioner._check_tokenizer(source)
         return captioner.eval()
+
+    @classmethod
+    def check_config(cls, config: Any, source: str) -> None:
+        """Refuse (``bad_config``) what the model class could load but this family cannot run."""
 
     def save(self, folder: str | Path) -> None:
         """Write weights, configs, tokenizer and image processor in hub layout."""
@@ -151,6 +156,13 @@ class TransformersCaptioner(TorchCaptioner, ABC):
             list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=self.cleans_up_spaces
         )
         return tidy(text)
+
+    def _check_tokenizer(self, source: str) -> None:
+        """Refuse a tokenizer of another vocabulary; transformers makes an empty one where the files are missing."""
+        entries = len(self.tokenizer)
+        if not self.vocab_size // 2 < entries <= self.vocab_size:
+            detail = f"the tokenizer of {source} has {entries} entries for a vocabulary of {self.vocab_size}"
+            raise CheckpointError("bad_config", f"{detail}: its files are missing or belong to another model")
 
     def _check_image_size(self, source: str) -> None:
         """Refuse an image processor that makes pictures of another size than the encoder takes."""

@@ -20,19 +20,21 @@ class VisionEncoderDecoderCaptioner(TransformersCaptioner):
     model_type = "vision-encoder-decoder"
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
-        decoder = model.config.decoder
-        if decoder.model_type not in _DECODERS:
-            known = ", ".join(sorted(_DECODERS))
-            raise CheckpointError(
-                "bad_config", f"a decoder of type {decoder.model_type!r} is not supported; known: {known}"
-            )
         model.decoder.set_attn_implementation("eager")  # the only one that gives attention weights
         super().__init__(model, image_processor, tokenizer)
+        decoder = model.config.decoder
         self.cleans_up_spaces = _DECODERS[decoder.model_type]
         self.vocab_size, self.max_positions = decoder.vocab_size, decoder.max_position_embeddings
         self.start_id = self._special_id("decoder_start_token_id", "bos_token_id")
         self.end_id = self._special_id("eos_token_id")
         self.pad_id = self._special_id("pad_token_id", "eos_token_id")
+
+    @classmethod
+    def check_config(cls, config: Any, source: str) -> None:
+        found = config.decoder.model_type
+        if found not in _DECODERS:
+            known = " or ".join(sorted(_DECODERS))
+            raise CheckpointError("bad_config", f"{source} has a decoder of type {found!r}; supported: {known}")
 
     @property
     def decoder(self) -> Any:

@@ -25,7 +25,7 @@ class ModelSettings(_Settings):
     text_start_layers: list[int] = [0, 5]
     """MiniLM layers that the text layers start from; empty: start at random."""
     context_length: int = 64
-    min_piece_count: int = Field(3, ge=1)
+    min_piece_count: int = Field(default=3, ge=1)
     """Of the shared tokenizer: as in the captioner's recipe."""
     prefix: str = PREFIX
 
@@ -33,63 +33,63 @@ class ModelSettings(_Settings):
 class TeacherSettings(_Settings):
     """MiniLM with its upper layers trained, against the image tower that is shipped."""
 
-    trained_layers: int = Field(2, ge=1)
-    steps: int = Field(330, ge=1)
-    batch_size: int = Field(500, ge=2)
-    learning_rate: float = Field(1e-3, gt=0)
-    slow_learning_rate: float = Field(1e-4, ge=0)
+    trained_layers: int = Field(default=2, ge=1)
+    steps: int = Field(default=330, ge=1)
+    batch_size: int = Field(default=500, ge=2)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    slow_learning_rate: float = Field(default=1e-4, ge=0)
     """Of pretrained parts: MiniLM's layers and the vision tower's last convolution."""
-    weight_decay: float = Field(0.2, ge=0)
-    dropout: float = Field(0.2, ge=0, lt=1)
-    token_dropout: float = Field(0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.2, ge=0)
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    token_dropout: float = Field(default=0.1, ge=0, lt=1)
 
 
 class StudentSettings(_Settings):
     """The native text tower learns the teacher's text vectors, and both towers the contrastive loss."""
 
-    steps: int = Field(400, ge=1)
-    batch_size: int = Field(500, ge=2)
-    spliced: int = Field(60_000, ge=0)
+    steps: int = Field(default=400, ge=1)
+    batch_size: int = Field(default=500, ge=2)
+    spliced: int = Field(default=60_000, ge=0)
     """Further texts to distil on, made by joining captions at a shared word."""
-    spliced_per_step: int = Field(250, ge=0)
-    prefix_share: float = Field(0.5, ge=0, le=1)
-    learning_rate: float = Field(1e-3, gt=0)
-    slow_learning_rate: float = Field(1e-4, ge=0)
+    spliced_per_step: int = Field(default=250, ge=0)
+    prefix_share: float = Field(default=0.5, ge=0, le=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    slow_learning_rate: float = Field(default=1e-4, ge=0)
     """Of the image tower, which starts as the teacher's."""
-    weight_decay: float = Field(0.1, ge=0)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    unknown_share: float = Field(0.03, ge=0, lt=1)
+    weight_decay: float = Field(default=0.1, ge=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    unknown_share: float = Field(default=0.03, ge=0, lt=1)
     """Share of word pieces that are replaced by the unknown piece."""
-    cosine_weight: float = Field(4.0, ge=0)
-    ranking_weight: float = Field(1.0, ge=0)
+    cosine_weight: float = Field(default=4.0, ge=0)
+    ranking_weight: float = Field(default=1.0, ge=0)
     """Of the divergence between the teacher's and the student's ranking of all training pictures."""
-    ranking_scale: float = Field(25.0, gt=0)
-    contrastive_weight: float = Field(0.3, ge=0)
-    image_weight: float = Field(0.5, ge=0)
+    ranking_scale: float = Field(default=25.0, gt=0)
+    contrastive_weight: float = Field(default=0.3, ge=0)
+    image_weight: float = Field(default=0.5, ge=0)
 
 
 class ImageRegularisation(_Settings):
     """Of the image tower's head, in both stages."""
 
-    cells: int = Field(36, ge=1)
+    cells: int = Field(default=36, ge=1)
     """Grid cells that each step pools, drawn anew."""
-    pooled_dropout: float = Field(0.3, ge=0, lt=1)
-    hidden_dropout: float = Field(0.4, ge=0, lt=1)
+    pooled_dropout: float = Field(default=0.3, ge=0, lt=1)
+    hidden_dropout: float = Field(default=0.4, ge=0, lt=1)
 
 
 class TrainSettings(_Settings):
     """What both stages share. Rates fall by a cosine to ``final_rate`` of their peak after a linear warm-up."""
 
-    warmup_steps: int = Field(30, ge=0)
-    final_rate: float = Field(0.02, ge=0, le=1)
-    max_grad_norm: float = Field(1.0, gt=0)
-    average_decay: float = Field(0.985, ge=0, lt=1)
-    label_smoothing: float = Field(0.05, ge=0, lt=1)
-    max_logit_scale: float = Field(60.0, gt=0)
+    warmup_steps: int = Field(default=30, ge=0)
+    final_rate: float = Field(default=0.02, ge=0, le=1)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    average_decay: float = Field(default=0.985, ge=0, lt=1)
+    label_smoothing: float = Field(default=0.05, ge=0, lt=1)
+    max_logit_scale: float = Field(default=60.0, gt=0)
     bf16: bool = True
-    threads: int | None = Field(None, ge=1)
-    validate_every_steps: int = Field(50, ge=1)
-    texts_per_pass: int = Field(125, ge=1)
+    threads: int | None = Field(default=None, ge=1)
+    validate_every_steps: int = Field(default=50, ge=1)
+    texts_per_pass: int = Field(default=125, ge=1)
     """Captions of like length that go through a text tower together."""
 
 

@@ -142,6 +142,6 @@ def _save(folder: Path, model: PreTrainedModel, tokenizer: object, processor: ob
             parameter.data.copy_(torch.randn(parameter.shape, generator=generator) * std)
     if isinstance(decoder := getattr(model, "decoder", None), GPT2LMHeadModel):
         # No output bias here: lean every hidden state towards the end token's embedding instead.
-        decoder.transformer.ln_f.bias.data.copy_(decoder.transformer.wte.weight[0] * 1.2)
+        decoder.transformer.ln_f.bias.data.copy_(decoder.transformer.wte.weight[0] * 1.8)
     for part in (model.eval(), tokenizer, processor):
         part.save_pretrained(folder)

@@ -1,0 +1,123 @@
+"""``limner models list`` and ``limner models show``. Loads no torch."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models.card import Measurement, ScorerCard, WeightsCard
+from models.catalog import find_model, model_ids
+from models.errors import LimnerError
+from models.file_hashes import verify_files
+
+HEADLINES = ("cider", "r_at_1")
+"""The measures that speak for a model in a list, most telling first."""
+
+Card = WeightsCard | ScorerCard
+ModelsDir = Annotated[Path | None, typer.Option(help="Folder of more models.", exists=True, file_okay=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def list_(models_dir: ModelsDir = None, as_json: Json = False) -> None:
+    """List the models that come with limner and those of a models folder."""
+    cards, failed = [], False
+    for name in model_ids(models_dir):
+        try:
+            cards.append((name, find_model(name, models_dir).card))
+        except LimnerError as error:
+            failed = True
+            typer.echo(f"error: {error}", err=True)
+    if as_json:
+        typer.echo(json.dumps([_facts(name, card) for name, card in cards], indent=2, ensure_ascii=False))
+    else:
+        rows = [("ID", "KIND", "FAMILY", "MEASURED", "DESCRIPTION")]
+        rows += [tuple(str(value or "-") for value in _facts(*entry).values()) for entry in cards]
+        for line in _table(rows):
+            typer.echo(line)
+    if failed:
+        raise typer.Exit(1)
+
+
+def show(
+    model: Annotated[str, typer.Argument(help="Id, folder or hub id.")],
+    models_dir: ModelsDir = None,
+    as_json: Json = False,
+) -> None:
+    """Print a model's card, after checking that its files are what the card says."""
+    entry = find_model(model, models_dir)
+    if entry.path is not None:
+        verify_files(entry.path, entry.card)
+    if as_json:
+        facts = entry.card.model_dump(mode="json", exclude_none=True)
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    for line in _card_lines(entry.card):
+        typer.echo(line)
+    typer.echo(f"folder       {entry.path}" if entry.path else "folder       none")
+
+
+def _facts(name: str, card: Card) -> dict[str, str | None]:
+    family = card.family if isinstance(card, WeightsCard) else None
+    return {
+        "id": name,
+        "kind": card.kind,
+        "family": family,
+        "measured": _headline(card),
+        "description": card.description,
+    }
+
+
+def _headline(card: Card) -> str | None:
+    """The most telling number, of the test split if there is one."""
+    for split in ("test", "val"):
+        for name in HEADLINES:
+            for measurement in card.measurements:
+                if measurement.split == split and name in measurement.values:
+                    return f"{name} {measurement.values[name]:.3f} ({split})"
+    return None
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows with aligned columns; the last one is left ragged."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _card_lines(card: Card) -> Iterator[str]:
+    named: list[tuple[str, object]] = [("id", card.id), ("kind", card.kind)]
+    if isinstance(card, WeightsCard):
+        named.append(("family", card.family))
+    named += [("description", card.description), ("licence", card.licence)]
+    if card.objective:
+        named.append(("objective", _call(card.objective.name, card.objective.options)))
+    if isinstance(card, ScorerCard):
+        named.append(("score", f"{card.weight} * max(cos, 0), prefix {card.prefix!r}"))
+        if card.score_range:
+            named.append(("range", "{:.3f} to {:.3f} on human captions".format(*card.score_range)))
+    for data in card.data:
+        size = f"{data.images} images, {data.captions} captions"
+        named.append(("data", f"{data.name} {data.split}: {size}; {data.terms}"))
+    named += [("from", origin) for origin in card.origin]
+    named += [(name, value) for name in ("seed", "git_revision") if (value := getattr(card, name)) is not None]
+    named += [("measured", _measured(measurement)) for measurement in card.measurements]
+    hashes = [(name, part.sha256) for part in card.parts.values() if (name := getattr(part, "file", None))]
+    hashes += card.files.items()
+    named += [("file", f"{name} {sha256[:16]}… verified") for name, sha256 in hashes if sha256]
+    for key, value in named:
+        yield f"{key:<12} {value}"
+
+
+def _measured(measurement: Measurement) -> str:
+    values = ", ".join(f"{name} {value:.4g}" for name, value in measurement.values.items())
+    decoding = measurement.decoding
+    context = [f"{measurement.split}, {measurement.images} images"]
+    context += [_call(decoding.name, decoding.options)] if decoding else []
+    context += [f"{kind} {name}" for kind in ("scorer", "tokenizer") if (name := getattr(measurement, kind))]
+    return f"{values} ({'; '.join(context)})"
+
+
+def _call(name: str, options: dict[str, object]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in options.items())])

@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from models.card import (
+    DataSource,
+    FilePart,
+    Measurement,
+    Named,
+    ScorerCard,
+    SharedPart,
+    WeightsCard,
+    dump_card,
+    read_card,
+)
+from models.errors import CheckpointError
+
+CARD = WeightsCard(
+    id="concise",
+    family="compact",
+    description="short captions",
+    licence="research only",
+    objective=Named(name="mle", options={"image_dropout": 0.1}),
+    data=[DataSource(name="Flickr8k", split="train", images=6000, captions=30000, terms="research")],
+    measurements=[Measurement(split="test", images=1000, values={"CIDEr": 60.5}, decoding=Named(name="beam"))],
+    parts={
+        "vision": SharedPart(model="base", part="vision"),
+        "decoder": FilePart(file="decoder.safetensors", sha256="0" * 64),
+    },
+    files={"config.json": "1" * 64},
+)
+SCORER = ScorerCard(id="scorer", description="scores", licence="research only", score_range=(0.4, 0.9))
+
+
+@pytest.mark.parametrize("card", [CARD, SCORER])
+def test_a_card_survives_its_file(card: WeightsCard | ScorerCard, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(dump_card(card), encoding="utf-8")
+    assert read_card(tmp_path) == card
+
+
+def test_the_file_is_plain_json_for_people() -> None:
+    text = dump_card(CARD.model_copy(update={"description": "Größe"}))
+    assert text.endswith("}\n")
+    assert "Größe" in text
+    facts = json.loads(text)
+    assert (facts["format"], facts["kind"]) == (1, "weights")
+    assert facts["parts"]["vision"] == {"model": "base", "part": "vision"}
+    assert "seed" not in facts  # what is not known is left out
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"format": 2}, "format"),
+        ({"kind": "pickle"}, "weights|scorer"),
+        ({"family": None}, "family"),
+        ({"unknown": 1}, "unknown"),
+        ({"parts": {"vision": {"file": "x"}}}, "parts.vision"),
+        ({"seed": "one"}, "seed"),
+    ],
+)
+def test_a_wrong_field_is_named(change: dict[str, object], where: str, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text(json.dumps(json.loads(dump_card(CARD)) | change), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=f"bad_card: .*card.json is no valid card: .*({where})"):
+        read_card(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"kind": "weights"'])
+def test_what_is_no_json_object_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="bad_card"):
+        read_card(tmp_path)
+
+
+def test_an_absent_card_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="missing_file: .*card.json cannot be read: No such file"):
+        read_card(tmp_path)
+
+
+def test_a_value_that_json_cannot_say_is_refused() -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Measurement(split="test", images=1, values={"perplexity": float("inf")})

@@ -1,0 +1,107 @@
+"""Many clients at once: nobody gets another's captions, those who leave do no harm, too many are told so."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.serving.conftest import MAX_QUEUE_IMAGES
+from tests.serving.support import b64, pictures
+
+OPTION_SETS: list[dict[str, Any]] = [
+    {"decode": {"name": "greedy"}},
+    {"decode": {"name": "beam", "options": {"beams": 4}}, "num_captions": 3, "score": False},
+    {"decode": {"name": "diverse_beam", "options": {"max_tokens": 7}}, "num_captions": 2},
+    {"decode": {"name": "sample", "options": {"temperature": 1.5}}, "num_captions": 2},
+]
+
+
+def requests(count: int) -> list[dict[str, Any]]:
+    """Every fourth has the same options; sampling ones have seeds of their own."""
+    made = []
+    for index, picture in enumerate(pictures(count)):
+        options = OPTION_SETS[index % len(OPTION_SETS)]
+        if options["decode"]["name"] == "sample":
+            options = {**options, "decode": {"name": "sample", "options": {"temperature": 1.5, "seed": index}}}
+        made.append({"images": [{"base64": b64(picture)}], **options})
+    return made
+
+
+def with_client(server: str, scenario: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        limits = httpx.Limits(max_connections=200)
+        async with httpx.AsyncClient(base_url=server, timeout=90, limits=limits, trust_env=False) as client:
+            await scenario(client)
+
+    asyncio.run(whole())
+
+
+def test_64_at_once_give_what_one_by_one_gives(server: str) -> None:
+    asked = requests(64)
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        async def results(request: dict[str, Any]) -> Any:
+            response = await client.post("/v1/captions", json=request)
+            assert response.status_code == 200, response.text
+            return response.json()["results"]
+
+        alone = [await results(request) for request in asked]
+        order = random.Random(0).sample(range(64), 64)
+        together = await asyncio.gather(*(results(asked[index]) for index in order))
+        for index, found in zip(order, together, strict=True):
+            close_but_not_equal = _without_scores(found), _without_scores(alone[index])
+            assert close_but_not_equal[0] == close_but_not_equal[1]
+
+    with_client(server, scenario)
+
+
+def _without_scores(results: list[dict[str, Any]]) -> list[list[tuple[str, float, int]]]:
+    """Texts exactly; scores and probabilities to what fp32 sums in another order leave."""
+    return [
+        [(caption["text"], round(caption["logprob"], 4), caption["tokens"]) for caption in result["captions"]]
+        for result in results
+    ]
+
+
+async def _leave(server: str, body: bytes, after_s: float) -> None:
+    """Send a request and hang up."""
+    address = urlsplit(server)
+    _, writer = await asyncio.open_connection(address.hostname, address.port)
+    head = f"POST /v1/captions HTTP/1.1\r\nhost: x\r\ncontent-type: image/png\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+    await asyncio.sleep(after_s)
+    writer.transport.abort()
+
+
+def test_clients_that_leave_do_no_harm_to_those_that_stay(server: str) -> None:
+    body = pictures(1)[0]
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        await asyncio.gather(*(_leave(server, body, 0.002 * (index % 25)) for index in range(50)))
+        answers = await asyncio.gather(*(client.post("/v1/captions", json=request) for request in requests(20)))
+        assert [answer.status_code for answer in answers] == [200] * 20
+        async with asyncio.timeout(30):
+            while "limner_queue_images 0.0" not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.2)
+
+    with_client(server, scenario)
+
+
+def test_more_images_than_may_wait_are_429_and_never_a_refusal_of_rays(server: str) -> None:
+    images = [{"base64": b64(picture)} for picture in pictures(32)]
+    slow = {"images": images, "decode": {"name": "beam", "options": {"beams": 24}}, "score": False}
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        count = 4 * MAX_QUEUE_IMAGES // 32
+        answers = await asyncio.gather(*(client.post("/v1/captions", json=slow) for _ in range(count)))
+        statuses = {answer.status_code for answer in answers}
+        assert statuses == {200, 429}
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.json()["code"] == "queue_full"
+        assert refused.headers["retry-after"] == "1"
+
+    with_client(server, scenario)

@@ -1,0 +1,83 @@
+"""The document that describes the interface: valid, complete, true."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from fastapi.openapi.models import OpenAPI
+
+from serving.args import AppArgs
+from serving.schemas import CaptionOptions
+from tests.serving.support import GatedPipeline, b64, local_app, png
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    async def scenario() -> dict[str, Any]:
+        async with local_app(GatedPipeline(), AppArgs(models=("fake",))) as (client, _):
+            assert (await client.get("/docs")).status_code == 200
+            found: dict[str, Any] = (await client.get("/openapi.json")).json()
+            return found
+
+    return asyncio.run(scenario())
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_it_is_openapi_and_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    OpenAPI.model_validate(document)
+    schemas = document["components"]["schemas"]
+    for reference in references(document):
+        assert reference.removeprefix("#/components/schemas/") in schemas
+
+
+def test_every_route_and_nothing_else(document: dict[str, Any]) -> None:
+    assert {(path, method) for path, item in document["paths"].items() for method in item} == {
+        ("/v1/captions", "post"),
+        ("/v1/score", "post"),
+        ("/v1/models", "get"),
+        ("/healthz", "get"),
+        ("/readyz", "get"),
+        ("/metrics", "get"),
+    }
+
+
+def test_the_three_forms_of_a_caption_request(document: dict[str, Any]) -> None:
+    route = document["paths"]["/v1/captions"]["post"]
+    assert set(route["requestBody"]["content"]) == {
+        "application/json",
+        "multipart/form-data",
+        "image/*",
+        "application/octet-stream",
+    }
+    assert {parameter["name"] for parameter in route["parameters"]} == set(CaptionOptions.model_fields)
+
+
+def test_errors_are_problem_documents(document: dict[str, Any]) -> None:
+    responses = document["paths"]["/v1/captions"]["post"]["responses"]
+    assert set(responses) == {"200", "400", "403", "404", "408", "413", "415", "422", "429", "500", "503", "504"}
+    assert all("application/problem+json" in responses[status]["content"] for status in set(responses) - {"200"})
+
+
+def test_real_requests_and_answers_fit_their_schemas(document: dict[str, Any]) -> None:
+    request = {"images": [{"base64": b64(png())}], "decode": {"name": "beam", "options": {"beams": 2}}}
+
+    async def scenario() -> tuple[Any, Any]:
+        async with local_app(GatedPipeline(), AppArgs(models=("fake",))) as (client, _):
+            return (await client.post("/v1/captions", json=request)).json(), (await client.get("/nope")).json()
+
+    answer, problem = asyncio.run(scenario())
+    for name, value in (("CaptionRequest", request), ("CaptionResponse", answer), ("Problem", problem)):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        jsonschema.validate(value, schema)

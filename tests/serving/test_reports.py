@@ -1,0 +1,75 @@
+"""Reports: what is batched, what is lost, and that losing is told."""
+
+import asyncio
+
+from serving.reports import Report, Reporter
+
+LOST = ("lost", ())
+
+
+def collect(reporter: Reporter, sends: list[object], duration_s: float = 0.2) -> list[Report]:
+    """Reports that arrive while ``sends`` tells, one by one, whether sending works (True), fails or hangs."""
+
+    async def scenario() -> list[Report]:
+        arrived: list[Report] = []
+        outcomes = iter(sends)
+
+        async def send(report: Report) -> None:
+            outcome = next(outcomes, True)
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome == "hangs":
+                await asyncio.sleep(60)
+            arrived.append(report)
+
+        task = asyncio.create_task(reporter.run(send))
+        await asyncio.sleep(duration_s)
+        task.cancel()
+        return arrived
+
+    return asyncio.run(scenario())
+
+
+def test_measurements_travel_together() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01)
+    reporter.count("requests", "/a", "200")
+    reporter.count("requests", "/a", "200", amount=2)
+    reporter.observe("seconds", 0.5, "/a")
+    reporter.gauge("queue", 3)
+    [report] = collect(reporter, [])
+    assert report.source == "r"
+    assert report.counts == {("requests", ("/a", "200")): 3}
+    assert report.observations == [("seconds", ("/a",), 0.5)]
+    assert report.gauges == {"queue": 3}
+
+
+def test_silence_is_broken_by_a_heartbeat_with_the_gauges() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01, heartbeat_s=0.05)
+    reporter.gauge("queue", 3)
+    reports = collect(reporter, [], duration_s=0.3)
+    assert 2 <= len(reports) <= 7
+    assert all(report.gauges == {"queue": 3} for report in reports)
+
+
+def test_a_failed_or_hanging_report_is_lost_counted_and_told_later() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01, send_timeout_s=0.02)
+    for name in ("a", "b", "c"):
+        reporter.count(name)
+    [report] = collect(reporter, [ConnectionError(), "hangs"])
+    assert report.counts == {LOST: 3}
+
+
+def test_what_waits_is_bounded() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01, max_pending=10)
+    for number in range(100):
+        reporter.observe("seconds", number)
+    [report] = collect(reporter, [])
+    assert [value for _, _, value in report.observations] == list(range(10))
+    assert report.counts[LOST] == 90
+
+
+def test_forgetting() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01, heartbeat_s=60)
+    reporter.count("a")
+    reporter.forget()
+    assert collect(reporter, [])[0].size == 0

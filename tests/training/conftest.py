@@ -1,0 +1,69 @@
+"""Made once for all tests of this package, which leave them as they are: a tiny captioner, a few pictures, their cache."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from models.families.compact import CompactCaptioner
+from tests.models.families.compact.tiny import tiny_captioner
+from training.augment import ViewOptions
+from training.batches import CaptionItems, collate
+from training.data import Example
+from training.features import FeatureCache, build_cache
+from training.objectives import Batch
+
+CAPTIONS = (
+    ("a dog", "the dog runs on grass"),
+    ("the man in red t-shirt", "a man sits"),
+    ("a child", "a child plays in the grass"),
+    ("dog on a man", "the child sits on a dog in the grass"),
+)
+SEED = 3
+VIEWS = ViewOptions(count=3)
+
+
+@dataclass(frozen=True)
+class TinyData:
+    """Four pictures with two captions each, and the cached features of three views of each."""
+
+    examples: Sequence[Example]
+    cache: FeatureCache
+    items: CaptionItems
+
+
+@pytest.fixture(scope="session")
+def captioner() -> CompactCaptioner:
+    """In eval mode, without dropout."""
+    return tiny_captioner()
+
+
+@pytest.fixture
+def trainee(captioner: CompactCaptioner) -> CompactCaptioner:
+    """A captioner of one's own, in train mode and with what training freezes frozen."""
+    own = deepcopy(captioner).train()
+    own.model.vision.stem.requires_grad_(False)
+    return own
+
+
+@pytest.fixture(scope="session")
+def data(captioner: CompactCaptioner, tmp_path_factory: pytest.TempPathFactory) -> TinyData:
+    folder = tmp_path_factory.mktemp("tiny-data")
+    rng = np.random.default_rng(0)
+    examples = []
+    for number, captions in enumerate(CAPTIONS):
+        path = folder / f"{number}.png"
+        Image.fromarray(rng.integers(0, 256, (48, 40, 3), dtype=np.uint8)).save(path)
+        examples.append(Example(f"id{number}", path, captions))
+    cache = build_cache(folder / "features", captioner, examples, VIEWS, SEED)
+    return TinyData(examples, cache, CaptionItems(captioner, examples, cache, max_tokens=14, seed=SEED))
+
+
+@pytest.fixture
+def batch(data: TinyData) -> Batch:
+    """All four pictures with all their captions."""
+    return collate([data.items[(0, index)] for index in range(len(data.items))])["batch"]
