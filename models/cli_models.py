@@ -32,7 +32,7 @@ def list_(models_dir: ModelsDir = None, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps([_facts(name, card) for name, card in cards], indent=2, ensure_ascii=False))
     else:
-        rows = [("ID", "KIND", "FAMILY", "MEASURED", "DESCRIPTION")]
+        rows: list[tuple[str, ...]] = [("ID", "KIND", "FAMILY", "MEASURED", "DESCRIPTION")]
         rows += [tuple(str(value or "-") for value in _facts(*entry).values()) for entry in cards]
         for line in _table(rows):
             typer.echo(line)

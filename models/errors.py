@@ -71,7 +71,9 @@ class CheckpointError(LimnerError):
 
 
 class DataError(LimnerError):
-    codes = frozenset({"not_json", "wrong_schema", "no_data", "missing_image", "bad_recipe", "missing_ids", "not_finite"})
+    codes = frozenset(
+        {"not_json", "wrong_schema", "no_data", "missing_image", "bad_recipe", "missing_ids", "not_finite"}
+    )
 
 
 class OverloadedError(LimnerError):

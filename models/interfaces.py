@@ -72,6 +72,7 @@ class Captioner(Protocol):
     capabilities: frozenset[str]
     """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture)."""
     vocab_size: int
+    start_id: int
     end_id: int
     max_positions: int
     """Longest prompt + generated tokens that the decoder can hold, the start token included."""

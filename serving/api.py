@@ -30,7 +30,13 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
         async with background():
             yield
 
-    app = FastAPI(title="limner", version=_version(), description="Captions for pictures.", lifespan=lifespan)
+    app = FastAPI(
+        title="limner",
+        version=_version(),
+        description="Captions for pictures.",
+        lifespan=lifespan,
+        redirect_slashes=False,  # a wrong path is 404, not a hint at another
+    )
     app.state.services = services
     for name in ROUTERS:
         app.include_router(resolve("router", ROUTERS, name))

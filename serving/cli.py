@@ -82,8 +82,8 @@ def caption(
     strategy.rows(num_captions)  # refuses more captions than the strategy can give
     files = find_pictures(paths, recursive=recursive)
     if not any(os.path.lexists(file.path) for file in files):
-        raise RequestError("invalid_request", f"no pictures in {', '.join(map(repr, paths))}")
-    done = failed = 0
+        raise _nothing_in(paths)
+    failed: list[bool] = []
     with rows_to(out, json_line if json_lines or out else text_line) as write:
         set_threads(threads, respect_omp=True)
         pipeline = load_pipeline(
@@ -92,18 +92,20 @@ def caption(
         for file, image in caption_files(
             pipeline, files, strategy, num_captions=num_captions, score=score, batch_size=batch_size
         ):
-            if image.error is None:
-                done += 1
-            else:
-                failed += 1
+            failed.append(image.error is not None)
+            if image.error is not None:
                 typer.echo(f"limner: {image.error.code}: {image.error.detail}", err=True)
             if image.error is None or json_lines or out:
                 write(row_of(file, image, pipeline.model_id))
-    if not done + failed:
-        raise RequestError("invalid_request", f"no pictures in {', '.join(map(repr, paths))}")
-    if failed:
-        typer.echo(f"limner: {failed} of {done + failed} pictures failed", err=True)
+        if not failed:
+            raise _nothing_in(paths)
+    if any(failed):
+        typer.echo(f"limner: {sum(failed)} of {len(failed)} pictures failed", err=True)
         raise typer.Exit(1)
+
+
+def _nothing_in(paths: Sequence[str]) -> RequestError:
+    return RequestError("invalid_request", f"no pictures in {', '.join(map(repr, paths))}")
 
 
 def _key_values(pairs: Sequence[str]) -> dict[str, Any]:

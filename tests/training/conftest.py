@@ -1,12 +1,13 @@
 """Made once for all tests of this package, which leave them as they are: a tiny captioner, a few pictures, their cache."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from models.families.compact import CompactCaptioner
@@ -36,6 +37,15 @@ class TinyData:
     items: CaptionItems
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Two threads wait for each other where other processes want the cores, and make tiny models far slower."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def captioner() -> CompactCaptioner:
     """In eval mode, without dropout."""
@@ -44,9 +54,10 @@ def captioner() -> CompactCaptioner:
 
 @pytest.fixture
 def trainee(captioner: CompactCaptioner) -> CompactCaptioner:
-    """A captioner of one's own, in train mode and with what training freezes frozen."""
+    """A captioner of one's own, in train mode; only what training changes requires a gradient."""
     own = deepcopy(captioner).train()
-    own.model.vision.stem.requires_grad_(False)
+    own.model.vision.requires_grad_(False)
+    own.model.vision.top.requires_grad_(True)
     return own
 
 

@@ -1,0 +1,207 @@
+"""``limner caption`` and ``limner serve`` as people type them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from models.errors import LimnerError, RequestError, UnknownNameError
+from serving import cli
+from tests.serving.conftest import free_port
+from tests.serving.support import b64, png
+
+ROOT = Path(__file__).parents[2]
+# What models.cli does around a command: one line and status 2 for an argument that cannot be used.
+MAIN = """
+import sys, typer
+from models.errors import LimnerError
+from serving import cli
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(cli.serve)
+app.command()(cli.caption)
+try:
+    app()
+except LimnerError as error:
+    sys.exit(f"limner: {error}")
+"""
+
+
+def caption(*arguments: str | Path) -> Result:
+    app = typer.Typer()
+    app.command()(cli.caption)
+    words = ["--model", "fake", "--device", "cpu", *map(str, arguments)]
+    result = CliRunner().invoke(app, words)
+    if isinstance(result.exception, LimnerError):
+        raise result.exception
+    assert not isinstance(result.exception, Exception) or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two pictures, a text file, a hidden file and a picture in a folder within."""
+    (tmp_path / "b.png").write_bytes(png("blue"))
+    (tmp_path / "a").write_bytes(png("red"))
+    (tmp_path / "notes.txt").write_text("no picture")
+    (tmp_path / ".hidden.png").write_bytes(png())
+    (tmp_path / "Thumbs.db").write_bytes(b"x")
+    (tmp_path / "in.png").mkdir()
+    (tmp_path / "in.png" / "c.png").write_bytes(png("green"))
+    return tmp_path
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_for_each_picture_of_a_folder(folder: Path) -> None:
+    result = caption(folder)
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [name for name, _ in lines] == ["a", "b.png"]
+    assert all(text for _, text in lines)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_folders_within_on_request_and_several_captions(folder: Path) -> None:
+    result = caption(folder, "-r", "--num-captions", "2", "--option", "beams=2")
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["a", "b.png", "in.png/c.png"]
+    assert all(len(line) == 3 for line in lines)
+
+
+def test_failures_are_told_on_stderr_and_by_the_exit_status(folder: Path) -> None:
+    (folder / "broken.jpg").write_bytes(b"<html>")
+    result = caption(folder, folder / "b.png", folder / "missing.png")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 3
+    broken, missing, total = result.stderr.splitlines()
+    assert broken.startswith("limner: not_an_image: ") and "broken.jpg" in broken
+    assert missing.startswith("limner: unreadable: ") and "missing.png" in missing
+    assert total == "limner: 2 of 5 pictures failed"
+
+
+def test_json_rows_tell_failures_too(folder: Path) -> None:
+    (folder / "broken.jpg").write_bytes(b"")
+    result = caption(folder, "--json")
+    found = rows(result.stdout)
+    assert [row["file_name"] for row in found] == ["a", "b.png", "broken.jpg"]
+    assert found[2]["error"]["code"] == "empty" and found[2]["captions"] == []
+    assert result.exit_code == 1
+
+
+def test_a_row_is_a_result_of_the_server(client: httpx.Client, folder: Path, scorer: str) -> None:
+    request = {"images": [{"base64": b64((folder / "b.png").read_bytes())}], "num_captions": 2}
+    [expected] = client.post("/v1/captions", json=request).json()["results"]
+    [row] = rows(caption(folder / "b.png", "--json", "--num-captions", "2", "--score", "--scorer", scorer).stdout)
+    assert (row.pop("file_name"), row.pop("model")) == (str(folder / "b.png"), "fake")
+    del expected["index"]
+    for found, wanted in zip(row["captions"], expected["captions"], strict=True):
+        assert found.pop("clip_score") == pytest.approx(wanted.pop("clip_score"), abs=1e-5)
+    assert row == expected
+
+
+def test_a_file_appears_when_it_is_whole(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "in.png" / "captions.jsonl"
+    out.write_text("from an earlier run")
+    result = caption(folder, "--out", out)
+    assert result.stdout == ""
+    assert [row["file_name"] for row in rows(out.read_text())] == ["a", "b.png"]
+    assert {path.name for path in out.parent.iterdir()} == {"c.png", "captions.jsonl"}
+    with pytest.raises(UnknownNameError):
+        caption(folder, "--out", out, "--model", "nope")
+    assert len(rows(out.read_text())) == 2
+    assert {path.name for path in out.parent.iterdir()} == {"c.png", "captions.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"two\nlines\t.png", "emoji \U0001f431.png".encode(), b"not utf-8 \xff\xfe.png", b"-v.png", b"back\\slash.png"],
+)
+def test_names_survive(tmp_path: Path, name: bytes) -> None:
+    with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+        file.write(png())
+    [line] = caption(tmp_path).stdout_bytes.splitlines()
+    shown = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\t", b"\\t")
+    assert line.split(b"\t")[0] == shown
+    [row] = rows(caption(tmp_path, "--json").stdout)
+    assert os.fsencode(row["file_name"]) == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--decode", "best"], "greedy, sample"),
+        (["--option", "beams"], "not key=value"),
+        (["--option", "beams=0"], "'beams'"),
+        (["--num-captions", "4"], "num_captions 4"),
+        (["--out", "/nowhere/at/all.jsonl"], "cannot be written"),
+    ],
+)
+def test_arguments_that_cannot_be_used(folder: Path, arguments: list[str], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        caption(folder, *arguments)
+
+
+def test_nothing_to_caption(tmp_path: Path) -> None:
+    for empty in (tmp_path, tmp_path / "missing.png"):
+        with pytest.raises(RequestError, match="no pictures in"):
+            caption(empty)
+    (tmp_path / "notes.txt").write_text("no picture")
+    with pytest.raises(RequestError, match="no pictures in"):
+        caption(tmp_path)
+
+
+def run(words: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *words], cwd=cwd, env=environment, text=True, capture_output=True
+    )
+
+
+def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
+    refused = run(["serve", "--model", "nope"], tmp_path)
+    assert refused.stderr.startswith("limner: unknown_model: no model 'nope'")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = run(["serve", "--model", "fake", "--no-scorer", "--port", port], tmp_path)
+    assert (
+        refused.stderr == f"limner: invalid_request: port {port} of 127.0.0.1 is in use; choose another with --port\n"
+    )
+
+
+def test_serve_until_told_to_stop(tmp_path: Path) -> None:
+    port = str(free_port())
+    words = ["serve", "--model", "fake", "--no-scorer", "--device", "cpu", "--port", port]
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(f"limner is ready on http://127.0.0.1:{port} ")
+        assert process.stdout.readline().startswith("try: curl ")
+        headers = {"content-type": "image/png"}
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/captions", content=png(), headers=headers, trust_env=False)
+        assert answer.json()["results"][0]["captions"][0]["clip_score"] is None
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,72 @@
+"""Public weights inside installed packages."""
+
+from importlib.machinery import ModuleSpec
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from models.errors import MissingDependencyError
+from models.families.compact.vision import GridEncoder
+from training import packages
+from training.packages import bert_vocabulary, imagenet_network, load_imagenet, minilm_folder, word_piece_vectors
+
+LITE0 = "tf_efficientnet_lite0"
+PIXELS = torch.linspace(-1, 1, 3 * 64 * 64).reshape(1, 3, 64, 64).sin()
+
+
+def test_the_encoder_gives_what_the_imagenet_network_gives() -> None:
+    network = imagenet_network(LITE0)
+    encoder = GridEncoder(LITE0)
+    untrained = encoder(PIXELS)
+    load_imagenet(encoder, LITE0)
+    with torch.inference_mode():
+        direct = network.forward_features(PIXELS).flatten(2).transpose(1, 2)
+        torch.testing.assert_close(encoder(PIXELS), direct, atol=1e-3, rtol=1e-3)
+    assert not torch.allclose(untrained, direct, atol=0.1)
+
+
+def test_the_network_classifies_as_a_trained_one_does() -> None:
+    """Flat grey is no object: a trained network is unsure, but far from uniform over its 1,000 classes."""
+    with torch.inference_mode():
+        chances = imagenet_network(LITE0)(torch.zeros(1, 3, 224, 224)).softmax(-1)
+    assert chances.shape == (1, 1000)
+    assert chances.max() > 0.01
+
+
+def test_text_files_lie_where_they_are_looked_for() -> None:
+    words = bert_vocabulary().read_text(encoding="utf-8").splitlines()
+    assert len(words) == len(set(words)) == 30522
+    assert words[0] == "[PAD]"
+    assert (minilm_folder() / "model.safetensors").is_file()
+
+
+def test_word_vectors_keep_meaning() -> None:
+    pieces = ["dog", "puppy", "bicycle", "[PAD]", "no such piece", "##ing", *"abcdefghijklmnop"]
+    vectors = word_piece_vectors(pieces, 16)
+    assert vectors.shape == (len(pieces), 16)
+    assert not vectors[4].any()
+    known = torch.cat([vectors[:4], vectors[5:]])
+    assert known.std() == pytest.approx(16**-0.5, rel=1e-4)
+    assert cosine_similarity(vectors[0], vectors[1], dim=0) > cosine_similarity(vectors[0], vectors[2], dim=0)
+
+
+def test_more_width_than_directions_is_filled_with_zeros() -> None:
+    vectors = word_piece_vectors(["dog", "cat", "man", "red"], 16)
+    assert vectors[:, :3].any()
+    assert not vectors[:, 4:].any()
+
+
+def test_an_architecture_without_a_package_is_refused_with_those_that_have_one() -> None:
+    with pytest.raises(MissingDependencyError, match=f"'resnet50'.*{LITE0}"):
+        imagenet_network("resnet50")
+
+
+@pytest.mark.parametrize("load", [bert_vocabulary, lambda: imagenet_network(LITE0)])
+def test_an_absent_package_is_named_with_the_extra(load: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> ModuleSpec | None:
+        return None
+
+    monkeypatch.setattr(packages, "find_spec", absent)
+    with pytest.raises(MissingDependencyError, match=r"_model|minilm.*limner\[bundle\]"):
+        load()  # type: ignore[operator]

@@ -1,0 +1,162 @@
+"""Recipes: reading, overriding, refusing."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from models.errors import DataError, RequestError, UnknownNameError
+from training.captioner_task import CaptionerConfig
+from training.recipe import build_task, read_recipe
+
+CONCISE = Path("concise.yaml")
+SHIPPED = sorted(path.name for path in (files("training") / "recipes").iterdir() if path.name.endswith(".yaml"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory that holds nothing."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config_of(*overrides: str) -> CaptionerConfig:
+    config = build_task(read_recipe(CONCISE, overrides)).config  # type: ignore[attr-defined]
+    assert isinstance(config, CaptionerConfig)
+    return config
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def test_concise_is_shipped() -> None:
+    assert CONCISE.name in SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_recipes_are_found_by_name_and_valid(name: str, elsewhere: Path) -> None:
+    recipe = read_recipe(Path(name))
+    assert recipe["id"]
+    build_task(recipe)
+
+
+def test_an_own_file_comes_before_a_shipped_one(elsewhere: Path) -> None:
+    CONCISE.write_text("task: mine\n", encoding="utf-8")
+    assert read_recipe(CONCISE) == {"task": "mine"}
+
+
+@pytest.mark.parametrize("path", ["no-such.yaml", "folder/concise.yaml", "."])
+def test_files_that_cannot_be_read(path: str, elsewhere: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_recipe(Path(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"task: [", "no YAML"), (b"\xff\xfe\x00task", "no YAML"), (b"- task", "no mapping"), (b"", "no mapping")],
+)
+def test_files_that_hold_no_recipe(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=reason) as caught:
+        read_recipe(path)
+    assert caught.value.code == "bad_recipe"
+    assert "bad.yaml" in caught.value.detail
+
+
+def test_yaml_cannot_run_code(tmp_path: Path) -> None:
+    path = tmp_path / "evil.yaml"
+    path.write_text(f"!!python/object/apply:pathlib.Path.touch [{tmp_path / 'touched'}]", encoding="utf-8")
+    with pytest.raises(DataError):
+        read_recipe(path)
+    assert not (tmp_path / "touched").exists()
+
+
+# --- overrides ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "keys", "value"),
+    [
+        ("seed=7", ["seed"], 7),
+        ("train.epochs=2", ["train", "epochs"], 2),
+        ("train.bf16=false", ["train", "bf16"], False),
+        ("train.save_every_steps=null", ["train", "save_every_steps"], None),
+        ("views.crop_scale=[0.5, 1.0]", ["views", "crop_scale"], [0.5, 1.0]),
+        ("objective.options.image_dropout=0.2", ["objective", "options", "image_dropout"], 0.2),
+        ("description=a=b", ["description"], "a=b"),
+        ("select.decode={name: greedy}", ["select", "decode"], {"name": "greedy"}),
+        ("new.group.key=1", ["new", "group", "key"], 1),
+    ],
+)
+def test_an_override_is_a_dotted_key_and_a_yaml_value(word: str, keys: list[str], value: Any) -> None:
+    at: Any = read_recipe(CONCISE, [word])
+    for key in keys:
+        at = at[key]
+    assert at == value
+
+
+def test_an_override_leaves_its_neighbours_and_the_last_one_counts() -> None:
+    plain = read_recipe(CONCISE)
+    changed = read_recipe(CONCISE, ["train.epochs=1", "train.epochs=3"])
+    assert changed["train"] == {**plain["train"], "epochs": 3}
+    assert changed["data"] == plain["data"]
+
+
+@pytest.mark.parametrize("word", ["seed", "=3", "", "seed.of=3", "train.epochs.first=1", "seed=[1"])
+def test_words_that_are_no_override(word: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_recipe(CONCISE, [word])
+    assert caught.value.code == "bad_recipe"
+    assert repr(word) in caught.value.detail
+
+
+def test_settings_have_their_types() -> None:
+    config = config_of("train.learning_rate=8e-4", "train.threads=null", "views.crop_scale=[0.5, 1]")
+    assert config.train.learning_rate == 8e-4  # YAML takes a number without a point for text
+    assert config.train.threads is None
+    assert config.views.crop_scale == (0.5, 1.0)
+
+
+# --- what does not fit ----------------------------------------------------------------------------------------------
+
+
+def test_a_recipe_names_its_task() -> None:
+    with pytest.raises(DataError, match="captioner"):
+        build_task({"seed": 1})
+    with pytest.raises(UnknownNameError, match="'poet'.*captioner"):
+        build_task({"task": "poet"})
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("sede=1", "sede"),
+        ("train.lerning_rate=1", "train.lerning_rate"),
+        ("model.width=wide", "model.width"),
+        ("train.epochs=0", "train.epochs"),
+        ("objective.options.dropout=1", "dropout"),
+        ("objective.options.image_dropout=2", "image_dropout"),
+        ("select.metric=length", "select.metric"),
+        ("select.decode.options.beans=3", "beans"),
+        ("train.max_caption_tokens=64", "max_positions 64"),
+        ("word_vectors=glove", "word_vectors"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_by_name(word: str, named: str) -> None:
+    with pytest.raises(RequestError, match=named) as caught:
+        config_of(word)
+    assert caught.value.code == "invalid_request"
+
+
+def test_names_that_do_not_exist_are_refused_before_any_work() -> None:
+    with pytest.raises(UnknownNameError, match="'unlikelihood'"):
+        config_of("objective.name=unlikelihood")
+
+
+def test_the_resolved_recipe_is_a_recipe() -> None:
+    config = config_of("seed=5")
+    stored = yaml.safe_dump({"task": "captioner", **config.model_dump(mode="json")})
+    assert build_task(yaml.safe_load(stored)).config == config  # type: ignore[attr-defined]
