@@ -11,7 +11,9 @@ from pathlib import Path
 import httpx
 import ray
 from ray import serve
+from ray.exceptions import RayError
 from ray.serve.config import HTTPOptions
+from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
 from models.errors import OverloadedError
@@ -57,8 +59,9 @@ def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
     try:
         yield _wait_until_ready(host, port)
     finally:
-        captioner = serve.get_deployment_handle("Captioner", _APP)
-        captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
+        with suppress(RayError, RayServeException, TimeoutError):  # a captioner that is gone has nothing to finish
+            captioner = serve.get_deployment_handle("Captioner", _APP)
+            captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
 
 
 def port_is_free(host: str, port: int) -> bool:

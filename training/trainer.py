@@ -108,6 +108,7 @@ class CaptionTrainer(Trainer):
         best = read_best(Path(str(self.args.output_dir)))
         if best is None or values[self._select_by] > best["values"][self._select_by]:
             self._keep_best(values)
+        self.control.should_evaluate = False  # the trainer would validate the last step again at the end of the epoch
         return metrics
 
     def _keep_best(self, values: Mapping[str, float]) -> None:
@@ -142,6 +143,7 @@ class CaptionTrainer(Trainer):
         draft.rmdir()
         for old in checkpoints(out)[:-_KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
+        self.control.should_save = False  # as above
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or str(self.args.output_dir))

@@ -1,12 +1,20 @@
 """What the processes load: the HTTP layer no torch, and Ray only where deployments are."""
 
 import ast
+import asyncio
 import subprocess
 import sys
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+
+from models.errors import OverloadedError, UnknownNameError
+from serving.ingress import RayBackend
+from serving.messages import ScoreJob, ScoreReply
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,3 +54,53 @@ def test_of_the_running_application_only_the_captioner_has_loaded_torch(server: 
         for process in replicas
     }
     assert loaded == {"Captioner": True, "Ingress": False, "Monitor": False}
+
+
+class Handle:
+    """What the backend uses of a Serve handle: ``handle.method.remote(...)``; every method answers alike."""
+
+    def __init__(self, answer: Callable[..., Awaitable[Any]]) -> None:
+        self._answer = answer
+
+    def __getattr__(self, _method: str) -> "Handle":
+        return self
+
+    def remote(self, *arguments: object) -> Awaitable[Any]:
+        return self._answer(*arguments)
+
+
+async def _silent(*_arguments: object) -> None:
+    await asyncio.sleep(60)
+
+
+def backend(captioner: Callable[..., Awaitable[Any]], monitor: Callable[..., Awaitable[Any]] = _silent) -> RayBackend:
+    return RayBackend(Handle(captioner), Handle(monitor), deadline_s=1)  # type: ignore[arg-type]
+
+
+JOB = ScoreJob("r", "fake", (b"x",), (("a",),))
+
+
+def test_a_silent_monitor_or_captioner_is_told_within_a_second() -> None:
+    started = time.monotonic()
+    with pytest.raises(OverloadedError) as caught:
+        asyncio.run(backend(_silent).metrics())
+    assert caught.value.code == "unavailable"
+    assert asyncio.run(backend(_silent).ready()) is False
+    with pytest.raises(OverloadedError, match="not ready yet"):
+        asyncio.run(backend(_silent).score(JOB))
+    assert time.monotonic() - started < 4.5
+
+
+def test_an_error_that_the_captioner_returns_is_raised() -> None:
+    async def refuse(*_arguments: object) -> Any:
+        return UnknownNameError("unknown_model", "no")
+
+    with pytest.raises(UnknownNameError):
+        asyncio.run(backend(refuse).score(JOB))
+
+
+def test_a_reply_is_passed_on() -> None:
+    async def reply(*_arguments: object) -> Any:
+        return ScoreReply(())
+
+    assert asyncio.run(backend(reply).score(JOB)) == ScoreReply(())

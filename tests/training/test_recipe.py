@@ -140,7 +140,7 @@ def test_a_recipe_names_its_task() -> None:
         ("objective.options.dropout=1", "dropout"),
         ("objective.options.image_dropout=2", "image_dropout"),
         ("select.metric=length", "select.metric"),
-        ("select.decode.options.beans=3", "beans"),
+        ("select.decode={name: beam, options: {beans: 3}}", "beans"),
         ("train.max_caption_tokens=64", "max_positions 64"),
         ("word_vectors=glove", "word_vectors"),
     ],

@@ -1,0 +1,46 @@
+# Every target installs what it needs first; the stamp makes a second run start at once.
+PYTHON ?= python3
+PORT ?= 8000
+MODEL ?= concise
+CONSTRAINTS ?= constraints.txt
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test check bench clean
+
+help:
+	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
+	@echo "make serve    a caption server on 127.0.0.1 (PORT=$(PORT) MODEL=$(MODEL))"
+	@echo "make test     the test suite"
+	@echo "make check    format, lint, types, package boundaries"
+	@echo "make bench    captions per second on this machine"
+	@echo "make clean    remove what builds, tests and checks left"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml $(filter-out /dev/null,$(CONSTRAINTS))
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "limner needs Python 3.11 or newer, but $(PYTHON) is " + v + "; name another: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c $(CONSTRAINTS) -e ".[dev]"
+	@touch $@
+
+serve: $(STAMP)
+	@exec $(BIN)/limner serve --port $(PORT) --model $(MODEL)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.captions
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path "./$(VENV)/*" -prune -exec rm -rf {} +

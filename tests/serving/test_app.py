@@ -1,0 +1,39 @@
+"""The application as Ray Serve sees it: its arguments, and room so that every refusal is limner's own."""
+
+import inspect
+
+from ray.serve import Application
+
+from serving.app import build_app
+from serving.args import AppArgs
+
+
+def deployments(application: Application) -> dict[str, object]:
+    """Deployments by name, from the ingress down."""
+    ingress = application._bound_deployment
+    inner = [value._bound_deployment for value in ingress.init_args if isinstance(value, Application)]
+    return {deployment.name: deployment for deployment in (ingress, *inner)}
+
+
+def test_a_config_file_can_name_it() -> None:
+    [args] = inspect.signature(build_app).parameters.values()
+    assert args.annotation is AppArgs  # Ray validates the file's ``args`` with the builder's annotation
+
+
+def test_resources_and_room() -> None:
+    args = AppArgs(models=("fake",), device="cpu")
+    found = deployments(build_app(args))
+    options = {name: deployment.ray_actor_options for name, deployment in found.items()}  # type: ignore[attr-defined]
+    assert {name: option["num_cpus"] for name, option in options.items()} == {
+        "Ingress": 0,
+        "Captioner": 1,
+        "Monitor": 0,
+    }
+    assert options["Captioner"]["num_gpus"] == 0
+    for name in ("Ingress", "Captioner"):
+        assert found[name].max_ongoing_requests > args.limits.max_queue_images  # type: ignore[attr-defined]
+
+
+def test_a_gpu_is_asked_for_by_name() -> None:
+    found = deployments(build_app(AppArgs(models=("fake",), device="cuda")))
+    assert found["Captioner"].ray_actor_options["num_gpus"] == 1  # type: ignore[attr-defined]
