@@ -15,7 +15,7 @@ help:
 	@echo "make serve    a caption server on 127.0.0.1 (PORT=$(PORT) MODEL=$(MODEL))"
 	@echo "make test     the test suite"
 	@echo "make check    format, lint, types, package boundaries"
-	@echo "make bench    captions per second on this machine"
+	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make clean    remove what builds, tests and checks left"
 
 install: $(STAMP)
@@ -39,7 +39,8 @@ check: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.captions
+	$(BIN)/python -m benchmarks.captioning
+	$(BIN)/python -m benchmarks.serving
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

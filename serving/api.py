@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 
+from models import __version__
 from models.lookup import resolve
 from serving import openapi, problems
 from serving.middleware.body_limits import BodyLimits
@@ -32,7 +32,7 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
 
     app = FastAPI(
         title="limner",
-        version=_version(),
+        version=__version__,
         description="Captions for pictures.",
         lifespan=lifespan,
         redirect_slashes=False,  # a wrong path is 404, not a hint at another
@@ -46,10 +46,3 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
     app.add_middleware(BodyLimits, max_body_bytes=limits.max_body_bytes, timeout_s=limits.body_timeout_s)
     app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)  # the last added is outermost
     return app
-
-
-def _version() -> str:
-    try:
-        return version("limner")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0"

@@ -94,13 +94,13 @@ def caption(
         ):
             failed.append(image.error is not None)
             if image.error is not None:
-                typer.echo(f"limner: {image.error.code}: {image.error.detail}", err=True)
+                typer.echo(f"error: {image.error.code}: {image.error.detail}", err=True)
             if image.error is None or json_lines or out:
                 write(row_of(file, image, pipeline.model_id))
         if not failed:
             raise _nothing_in(paths)
     if any(failed):
-        typer.echo(f"limner: {sum(failed)} of {len(failed)} pictures failed", err=True)
+        typer.echo(f"error: {sum(failed)} of {len(failed)} pictures failed", err=True)
         raise typer.Exit(1)
 
 

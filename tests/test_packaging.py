@@ -11,7 +11,7 @@ import pytest
 from models import __version__
 from tests.import_graph import PACKAGES, ROOT, source_files
 
-MOST_BYTES = 20 * 2**20
+MOST_BYTES = 20_000_000
 """Of one bundled model."""
 
 

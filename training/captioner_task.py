@@ -3,15 +3,14 @@
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from torch import nn
 from transformers import TrainingArguments
 
-from models.card import DataSource, FilePart, Measurement, Named, WeightsCard
+from models.card import DataSource, FilePart, Measurement, WeightsCard
 from models.decoding import parse_decode
 from models.errors import DataError
 from models.families.compact import CompactCaptioner
@@ -19,101 +18,18 @@ from models.families.compact.config import CompactConfig
 from training.augment import ViewOptions
 from training.averaging import trained_tensors
 from training.batches import CaptionItems, StepBatches
+from training.captioner_config import CaptionerConfig, TrainSettings
 from training.data import Dataset, Example, read_dataset
 from training.features import FeatureCache, build_cache
 from training.git_revision import git_revision
 from training.objectives import build_objective
 from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
+from training.seeds import seed_of
 from training.tokenizer import build_tokenizer
 from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
 from training.validation import Validation
 
 logger = logging.getLogger(__name__)
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DataSettings(_Settings):
-    """A data set and what its card says of it."""
-
-    name: str
-    terms: str
-    format: str = "karpathy"
-    options: dict[str, Any]
-
-
-class ModelSettings(_Settings):
-    """Architecture and regularisation of the captioner."""
-
-    vision: str = "tf_efficientnet_lite0"
-    image_size_px: int = 224
-    width: int = 256
-    heads: int = 8
-    encoder_layers: int = 0
-    decoder_layers: int = 4
-    feed_forward: int = 1024
-    max_positions: int = 64
-    min_piece_count: int = Field(default=3, ge=1)
-    """Word pieces that occur less often in the training captions are split further."""
-    keep_pieces_of: list[str] = ["A photo depicts "]
-    dropout: float = Field(default=0.3, ge=0, lt=1)
-    feature_dropout: float = Field(default=0.3, ge=0, lt=1)
-
-
-class TrainSettings(_Settings):
-    """Optimisation. Rates fall by a cosine to ``final_rate`` of their peak after a linear warm-up."""
-
-    epochs: int = Field(ge=1)
-    images_per_step: int = Field(default=24, ge=1)
-    max_caption_tokens: int = Field(default=28, ge=4)
-    learning_rate: float = Field(default=8e-4, gt=0)
-    vision_learning_rate: float = Field(default=1e-4, ge=0)
-    """Of the encoder's last convolution; 0 freezes it."""
-    final_rate: float = Field(default=0.02, ge=0, le=1)
-    warmup_steps: int = Field(default=300, ge=0)
-    weight_decay: float = Field(default=0.05, ge=0)
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    average_decay: float = Field(default=0.999, ge=0, lt=1)
-    bf16: bool = True
-    threads: int | None = Field(default=None, ge=1)
-    save_every_steps: int | None = Field(default=None, ge=1)
-    """None: once an epoch."""
-    log_every_steps: int = Field(default=50, ge=1)
-
-
-class SelectSettings(_Settings):
-    """How the best weights are told, on the validation split."""
-
-    metric: Literal["bleu1", "bleu2", "bleu3", "bleu4", "cider"] = "cider"
-    decode: Named = Named(name="beam", options={"beams": 3})
-
-
-class CaptionerConfig(_Settings):
-    """A recipe of the task ``captioner``."""
-
-    id: str
-    description: str
-    licence: str
-    seed: int = 0
-    data: DataSettings
-    model: ModelSettings = ModelSettings()
-    word_vectors: Literal["minilm", "random"] = "minilm"
-    """What the word pieces start from. The encoder starts from ImageNet weights, the rest of the decoder at random."""
-    objective: Named = Named(name="mle")
-    views: ViewOptions = ViewOptions()
-    train: TrainSettings
-    select: SelectSettings = SelectSettings()
-
-    @field_validator("train")
-    @classmethod
-    def _captions_fit_the_decoder(cls, train: TrainSettings, info: ValidationInfo) -> TrainSettings:
-        model = info.data.get("model")
-        if model and train.max_caption_tokens >= model.max_positions:
-            most = f"model.max_positions {model.max_positions} leaves room for {model.max_positions - 1}"
-            raise ValueError(f"max_caption_tokens is {train.max_caption_tokens}, but {most}")
-        return train
 
 
 class CaptionerTask:
@@ -140,19 +56,40 @@ class CaptionerTask:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(self.config.seed)
         self._claim(out)
+        self._features_folder = out.parent / "features"  # runs side by side share it
         dataset = read_dataset(self.config.data.format, self.config.data.options, splits=["train", "val"])
         logger.info("data: %s", dataset.report.summary())
         train, val = dataset.split("train"), dataset.split("val")
         captioner = self._build(train)
-        trainer = self._trainer(out, captioner, train, val)
-        found = checkpoints(out)
-        trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
-        load_best(out, trainer.module)
+        values = self._pass(out, captioner, train, val, settings, self.config.seed)
+        if refine := self.config.refine:
+            _set_dropout(captioner, refine.dropout, refine.feature_dropout)
+            second = settings.model_copy(update=refine.model_dump(exclude={"dropout", "feature_dropout"}))
+            seed = seed_of(self.config.seed, "refine") % 2**31  # other views and orders than in the first pass
+            values = self._pass(out / "refine", captioner, train, val, second, seed)
         folder = out / self.config.id
-        best = read_best(out)
-        assert best is not None  # the last step of a run always validates
-        captioner.eval().save(folder, self._card_maker(dataset, best["values"]), {"recipe.yaml": self._resolved()})
+        captioner.eval().save(folder, self._card_maker(dataset, values), {"recipe.yaml": self._resolved()})
         return folder
+
+    def _pass(
+        self,
+        out: Path,
+        captioner: CompactCaptioner,
+        train: Sequence[Example],
+        val: Sequence[Example],
+        settings: TrainSettings,
+        seed: int,
+    ) -> dict[str, float]:
+        """Train to the end, give ``captioner`` the best weights and return their validation values."""
+        trainer = self._trainer(out, captioner, train, val, settings, seed)
+        found = checkpoints(out)
+        if not found or found[-1].name != f"checkpoint-{len(trainer.batches)}":
+            trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+        load_best(out, trainer.module)
+        best = read_best(out)
+        assert best is not None  # the last step of a pass always validates
+        values: dict[str, float] = best["values"]
+        return values
 
     def _claim(self, out: Path) -> None:
         """Refuse a folder that holds a run with other settings: continuing it would give neither of the two."""
@@ -173,35 +110,43 @@ class CaptionerTask:
         )
         fields = {name: value for name, value in model.model_dump().items() if name in CompactConfig.model_fields}
         config = CompactConfig(vocab_size=tokenizer.get_vocab_size(), **fields)
-        captioner = CompactCaptioner(config, tokenizer, model.dropout)
-        captioner.model.feature_dropout.p = model.feature_dropout
+        captioner = CompactCaptioner(config, tokenizer)
+        _set_dropout(captioner, model.dropout, model.feature_dropout)
         if self.config.word_vectors == "minilm":
             numbers = tokenizer.get_vocab()
             pieces = sorted(numbers, key=numbers.__getitem__)
             captioner.model.token_embedding.weight.data.copy_(word_piece_vectors(pieces, config.width))
         load_imagenet(captioner.model.vision, model.vision)
         captioner.model.vision.to(memory_format=torch.channels_last)
-        captioner.model.vision.requires_grad_(False)
-        if self.config.train.vision_learning_rate:
-            captioner.model.vision.top.requires_grad_(True)
         return captioner
 
     def _trainer(
-        self, out: Path, captioner: CompactCaptioner, train: Sequence[Example], val: Sequence[Example]
+        self,
+        out: Path,
+        captioner: CompactCaptioner,
+        train: Sequence[Example],
+        val: Sequence[Example],
+        settings: TrainSettings,
+        seed: int,
     ) -> CaptionTrainer:
-        config, settings = self.config, self.config.train
+        config = self.config
+        captioner.model.vision.requires_grad_(False)
+        if settings.vision_learning_rate:
+            captioner.model.vision.top.requires_grad_(True)
         plain = config.views.model_copy(update={"count": 1})
-        caches = (self._cache(out, captioner, train, config.views), self._cache(out, captioner, val, plain))
+        caches = (self._cache(captioner, train, config.views), self._cache(captioner, val, plain))
         items, val_items = (
-            CaptionItems(captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=config.seed)
+            CaptionItems(
+                captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=seed, views=settings.views
+            )
             for examples, cache in zip((train, val), caches, strict=True)
         )
-        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
+        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, seed)
         validation = Validation(val_items, caches[1], val, self._strategy)
         module = TrainedModule(captioner, self._objective)
         return CaptionTrainer(
             module,
-            self._arguments(out, batches.steps_per_epoch),
+            self._arguments(out, settings, batches.steps_per_epoch, seed),
             items,
             batches,
             validation,
@@ -210,17 +155,14 @@ class CaptionerTask:
             select_by=config.select.metric,
         )
 
-    def _cache(
-        self, out: Path, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions
-    ) -> FeatureCache:
+    def _cache(self, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions) -> FeatureCache:
         logger.info("features: %d pictures x %d views", len(examples), views.count)
-        return build_cache(out.parent / "features", captioner, examples, views, self.config.seed)
+        return build_cache(self._features_folder, captioner, examples, views, self.config.seed)
 
-    def _arguments(self, out: Path, steps_per_epoch: int) -> TrainingArguments:
-        settings = self.config.train
+    def _arguments(self, out: Path, settings: TrainSettings, steps_per_epoch: int, seed: int) -> TrainingArguments:
         return TrainingArguments(
             output_dir=str(out),
-            seed=self.config.seed,
+            seed=seed,
             num_train_epochs=1,  # of the batch order, which holds every epoch
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine_with_min_lr",
@@ -272,6 +214,13 @@ class CaptionerTask:
             )
 
         return make
+
+
+def _set_dropout(captioner: CompactCaptioner, dropout: float, feature_dropout: float) -> None:
+    for module in captioner.model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = dropout
+    captioner.model.feature_dropout.p = feature_dropout
 
 
 def _parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:

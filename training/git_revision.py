@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def git_revision() -> str | None:
-    """The commit of the clone that this package lies in, marked ``-dirty`` when it was changed since; None elsewhere."""
+    """The commit of the clone that holds this package, marked ``-dirty`` when it was changed since; None elsewhere."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],

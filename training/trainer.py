@@ -69,14 +69,14 @@ class CaptionTrainer(Trainer):
         self.average = WeightAverage(module, average_decay)
         self.add_callback(_Averaging(self.average))
         self._items = items
-        self._batches = batches
+        self.batches = batches
         self._validation = validation
         self._groups = groups
         self._select_by = select_by
         self._saving_to: str | None = None
 
     def get_train_dataloader(self) -> Any:
-        loader = DataLoader(self._items, batch_sampler=self._batches, collate_fn=collate)
+        loader = DataLoader(self._items, batch_sampler=self.batches, collate_fn=collate)
         return self.accelerator.prepare(loader)
 
     def create_optimizer(self, *_: Any) -> Any:

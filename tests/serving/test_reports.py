@@ -7,8 +7,8 @@ from serving.reports import Report, Reporter
 LOST = ("lost", ())
 
 
-def collect(reporter: Reporter, sends: list[object], duration_s: float = 0.2) -> list[Report]:
-    """Reports that arrive while ``sends`` tells, one by one, whether sending works (True), fails or hangs."""
+def collect(reporter: Reporter, sends: list[object], wanted: int = 1) -> list[Report]:
+    """The first reports that arrive; ``sends`` tells, one by one, whether sending fails or hangs; then it works."""
 
     async def scenario() -> list[Report]:
         arrived: list[Report] = []
@@ -23,7 +23,9 @@ def collect(reporter: Reporter, sends: list[object], duration_s: float = 0.2) ->
             arrived.append(report)
 
         task = asyncio.create_task(reporter.run(send))
-        await asyncio.sleep(duration_s)
+        async with asyncio.timeout(20):
+            while len(arrived) < wanted:
+                await asyncio.sleep(0.005)
         task.cancel()
         return arrived
 
@@ -44,10 +46,9 @@ def test_measurements_travel_together() -> None:
 
 
 def test_silence_is_broken_by_a_heartbeat_with_the_gauges() -> None:
-    reporter = Reporter("r", "lost", interval_s=0.01, heartbeat_s=0.05)
+    reporter = Reporter("r", "lost", interval_s=0.01, heartbeat_s=0.02)
     reporter.gauge("queue", 3)
-    reports = collect(reporter, [], duration_s=0.3)
-    assert 2 <= len(reports) <= 7
+    reports = collect(reporter, [], wanted=3)
     assert all(report.gauges == {"queue": 3} for report in reports)
 
 

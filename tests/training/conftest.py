@@ -1,9 +1,8 @@
-"""Made once for all tests of this package, which leave them as they are: a tiny captioner, a few pictures, their cache."""
+"""Made once for all tests of this package, which leave them as they are: a captioner, pictures, their cache."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest

@@ -7,20 +7,21 @@ import torch
 import yaml
 
 from models.card import WeightsCard, read_card
+from models.decoding import parse_decode
+from models.decoding.loop import decode
 from models.errors import DataError
 from models.families.compact import CompactCaptioner
 from models.images import read_image
-from models.decoding import parse_decode
-from models.decoding.loop import decode
 from tests.training.tiny_run import overrides, write_data
-from training.captioner_task import CaptionerTask, TrainSettings, _parameter_groups
+from training.captioner_config import TrainSettings
+from training.captioner_task import CaptionerTask, _parameter_groups
 from training.recipe import build_task, read_recipe
 from training.trainer import checkpoints, read_best
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return overrides(write_data(tmp_path_factory.mktemp("shapes")))
+    return [*overrides(write_data(tmp_path_factory.mktemp("shapes"))), "train.epochs=2"]
 
 
 def task_of(*words: str) -> CaptionerTask:
@@ -31,7 +32,7 @@ def task_of(*words: str) -> CaptionerTask:
 
 @pytest.fixture(scope="module")
 def run_folder(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of 12 steps."""
+    """The folder of a finished run of six steps."""
     out = tmp_path_factory.mktemp("runs") / "run"
     assert task_of(*settings).run(out) == out / "concise"
     return out

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from models.errors import DataError, RequestError, UnknownNameError
-from training.captioner_task import CaptionerConfig
+from training.captioner_config import CaptionerConfig
 from training.recipe import build_task, read_recipe
 
 CONCISE = Path("concise.yaml")

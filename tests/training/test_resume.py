@@ -15,7 +15,12 @@ from training.recipe import build_task, read_recipe
 from training.trainer import checkpoints
 
 RECIPE = Path("concise.yaml")
-RUN = "import sys; from pathlib import Path; from training.cli import train; train(Path('concise.yaml'), sys.argv[2:], Path(sys.argv[1]))"
+RUN = """
+import sys
+from pathlib import Path
+from training.cli import train
+train(Path("concise.yaml"), sys.argv[2:], Path(sys.argv[1]))
+"""
 
 
 def _kill_after_checkpoint(out: Path, settings: list[str], step: int) -> None:

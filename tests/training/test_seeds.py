@@ -20,5 +20,3 @@ def test_seeds_fit_every_generator() -> None:
     assert len(set(seeds)) == 1000
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert 400 < sum(seed % 2 for seed in seeds) < 600
-
-

@@ -15,9 +15,7 @@ from training.validation import Validation
 
 
 @pytest.fixture(scope="module")
-def validation(
-    captioner: CompactCaptioner, data: TinyData, tmp_path_factory: pytest.TempPathFactory
-) -> Validation:
+def validation(captioner: CompactCaptioner, data: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Validation:
     cache = build_cache(tmp_path_factory.mktemp("val"), captioner, data.examples, ViewOptions(count=1), SEED)
     items = CaptionItems(captioner, data.examples, cache, max_tokens=14, seed=SEED)
     return Validation(items, cache, data.examples, parse_decode({"name": "greedy", "options": {"max_tokens": 6}}))

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.clip_scorer import PREFIX
 from training.augment import ViewOptions
-from training.captioner_task import DataSettings
+from training.captioner_config import DataSettings
 
 
 class _Settings(BaseModel):

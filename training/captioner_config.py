@@ -1,0 +1,108 @@
+"""The settings of a recipe of the task ``captioner``."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from models.card import Named
+from training.augment import ViewOptions
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSettings(_Settings):
+    """A data set and what its card says of it."""
+
+    name: str
+    terms: str
+    format: str = "karpathy"
+    options: dict[str, Any]
+
+
+class ModelSettings(_Settings):
+    """Architecture and regularisation of the captioner."""
+
+    vision: str = "tf_efficientnet_lite0"
+    image_size_px: int = 224
+    width: int = 256
+    heads: int = 8
+    encoder_layers: int = 0
+    decoder_layers: int = 4
+    feed_forward: int = 1024
+    max_positions: int = 64
+    min_piece_count: int = Field(default=3, ge=1)
+    """Word pieces that occur less often in the training captions are split further."""
+    keep_pieces_of: list[str] = ["A photo depicts "]
+    dropout: float = Field(default=0.3, ge=0, lt=1)
+    feature_dropout: float = Field(default=0.3, ge=0, lt=1)
+
+
+class TrainSettings(_Settings):
+    """Optimisation. Rates fall by a cosine to ``final_rate`` of their peak after a linear warm-up."""
+
+    epochs: int = Field(ge=1)
+    images_per_step: int = Field(default=24, ge=1)
+    max_caption_tokens: int = Field(default=28, ge=4)
+    learning_rate: float = Field(default=8e-4, gt=0)
+    vision_learning_rate: float = Field(default=1e-4, ge=0)
+    """Of the encoder's last convolution; 0 freezes it."""
+    final_rate: float = Field(default=0.02, ge=0, le=1)
+    warmup_steps: int = Field(default=300, ge=0)
+    weight_decay: float = Field(default=0.05, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    average_decay: float = Field(default=0.999, ge=0, lt=1)
+    bf16: bool = True
+    threads: int | None = Field(default=None, ge=1)
+    save_every_steps: int | None = Field(default=None, ge=1)
+    """None: once an epoch."""
+    log_every_steps: int = Field(default=50, ge=1)
+    views: int | None = Field(default=None, ge=1)
+    """How many of the first views are drawn from; None: all."""
+
+
+class RefineSettings(_Settings):
+    """A second pass over the data, from the best weights of the first; what is not named here stays as it was."""
+
+    epochs: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    vision_learning_rate: float = Field(default=1e-4, ge=0)
+    warmup_steps: int = Field(default=50, ge=0)
+    views: int | None = Field(default=None, ge=1)
+    dropout: float = Field(ge=0, lt=1)
+    feature_dropout: float = Field(ge=0, lt=1)
+
+
+class SelectSettings(_Settings):
+    """How the best weights are told, on the validation split."""
+
+    metric: Literal["bleu1", "bleu2", "bleu3", "bleu4", "cider"] = "cider"
+    decode: Named = Named(name="beam", options={"beams": 3})
+
+
+class CaptionerConfig(_Settings):
+    """A recipe of the task ``captioner``."""
+
+    id: str
+    description: str
+    licence: str
+    seed: int = 0
+    data: DataSettings
+    model: ModelSettings = ModelSettings()
+    word_vectors: Literal["minilm", "random"] = "minilm"
+    """What the word pieces start from. The encoder starts from ImageNet weights, the rest of the decoder at random."""
+    objective: Named = Named(name="mle")
+    views: ViewOptions = ViewOptions()
+    train: TrainSettings
+    refine: RefineSettings | None = None
+    select: SelectSettings = SelectSettings()
+
+    @field_validator("train")
+    @classmethod
+    def _captions_fit_the_decoder(cls, train: TrainSettings, info: ValidationInfo) -> TrainSettings:
+        model = info.data.get("model")
+        if model and train.max_caption_tokens >= model.max_positions:
+            most = f"model.max_positions {model.max_positions} leaves room for {model.max_positions - 1}"
+            raise ValueError(f"max_caption_tokens is {train.max_caption_tokens}, but {most}")
+        return train
