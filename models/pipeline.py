@@ -1,18 +1,19 @@
 """Pictures in, captions out: one captioner and, if wanted, one scorer."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from PIL.Image import Image
 
 from models.card import WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
-from models.clip_scorer import ClipScorer, load_scorer
 from models.decoding.loop import decode
 from models.decoding.strategy import Strategy
 from models.device import pick_device, pick_dtype
@@ -20,6 +21,9 @@ from models.errors import RequestError
 from models.families import FAMILIES
 from models.interfaces import Caption, Captioner, Hypothesis
 from models.lookup import resolve
+
+if TYPE_CHECKING:
+    from models.clip_scorer import ClipScorer
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,11 @@ def load_pipeline(
     """
     entry = find_captioner(model, models_dir)
     captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype)
-    loaded = load_scorer(scorer, models_dir=models_dir, device=device) if scorer else None
+    loaded = None
+    if scorer:
+        from models.clip_scorer import load_scorer  # deferred: open_clip takes seconds to import
+
+        loaded = load_scorer(scorer, models_dir=models_dir, device=device)
     return CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=loaded)
 
 
