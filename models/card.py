@@ -85,6 +85,8 @@ class WeightsCard(CardBase):
 
     kind: Literal["weights"] = "weights"
     family: str
+    decoding: Named | None = None
+    """How captions are decoded where nobody says how, chosen on val; None: the default strategy."""
     parts: dict[str, FilePart | SharedPart] = {}
 
 

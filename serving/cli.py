@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, find_captioner
+from models.cli_values import decode_words
 from models.errors import RequestError
 
 
@@ -57,7 +57,7 @@ def serve(
 def caption(
     paths: Annotated[list[str], typer.Argument(help="Picture files, or folders of them.")],
     model: Annotated[str, typer.Option(help="Id, folder or hub id.")] = DEFAULT_MODEL,
-    decode: Annotated[str, typer.Option(help="Decoding strategy.")] = "beam",
+    decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
     num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
     score: Annotated[bool, typer.Option("--score", help="CLIPScore of each caption, in the JSON output.")] = False,
@@ -78,7 +78,7 @@ def caption(
     from serving.files import caption_files, find_pictures, row_of
     from serving.output import json_line, rows_to, text_line
 
-    strategy = parse_decode({"name": decode, "options": _key_values(option or ())})
+    strategy = parse_decode(decode_words(decode, option or ()), find_captioner(model, models_dir).card.decoding)
     strategy.rows(num_captions)  # refuses more captions than the strategy can give
     files = find_pictures(paths, recursive=recursive)
     if not any(os.path.lexists(file.path) for file in files):
@@ -106,20 +106,6 @@ def caption(
 
 def _nothing_in(paths: Sequence[str]) -> RequestError:
     return RequestError("invalid_request", f"no pictures in {', '.join(map(repr, paths))}")
-
-
-def _key_values(pairs: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` words as a dict; a value is read as JSON where it is JSON, else taken as text."""
-    parsed: dict[str, Any] = {}
-    for word in pairs:
-        key, separator, value = word.partition("=")
-        if not separator or not key or key in parsed:
-            raise RequestError("invalid_request", f"option {word!r} is not key=value, or its key comes twice")
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
-    return parsed
 
 
 def _exit_on_signals() -> None:

@@ -41,7 +41,7 @@ class CaptionOptions(_Request):
     descriptiveness: float | None = Field(default=None, ge=0, le=1)
     mix: dict[str, float] | None = None
     target_words: int | None = Field(default=None, ge=1)
-    decode: DecodeInput | None = Field(default=None, description="beam search with 3 beams when absent")
+    decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
     num_captions: int = Field(default=1, ge=1, description="captions of each image, best first")
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
     min_clip_score: float | None = None

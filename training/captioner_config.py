@@ -97,6 +97,8 @@ class CaptionerConfig(_Settings):
     train: TrainSettings
     refine: RefineSettings | None = None
     select: SelectSettings = SelectSettings()
+    decoding: Named | None = None
+    """How the finished captioner decodes where nobody says how; None: the default strategy."""
 
     @field_validator("train")
     @classmethod

@@ -12,7 +12,6 @@ from transformers import TrainingArguments
 
 from models.card import DataSource, FilePart, Measurement, WeightsCard
 from models.decoding import parse_decode
-from models.errors import DataError
 from models.families.compact import CompactCaptioner
 from models.families.compact.config import CompactConfig
 from training.augment import ViewOptions
@@ -24,6 +23,7 @@ from training.features import FeatureCache, build_cache
 from training.git_revision import git_revision
 from training.objectives import build_objective
 from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
+from training.run_folder import claim
 from training.seeds import seed_of
 from training.tokenizer import build_tokenizer
 from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
@@ -41,7 +41,8 @@ class CaptionerTask:
         self.config = config
         # Built now, so that wrong options are told at once and not after the features are computed.
         self._objective = build_objective(config.objective.name, config.objective.options)
-        self._strategy = parse_decode(config.select.decode.model_dump())
+        self._strategy = parse_decode(None, config.select.decode)
+        parse_decode(None, config.decoding)
 
     def run(self, out: Path) -> Path:
         """Train in ``out``, continuing what is there, and return the checkpoint folder ``out/ID``.
@@ -55,7 +56,7 @@ class CaptionerTask:
         if settings.threads:
             torch.set_num_threads(settings.threads)
         torch.manual_seed(self.config.seed)
-        self._claim(out)
+        claim(out, self._resolved())
         self._features_folder = out.parent / "features"  # runs side by side share it
         dataset = read_dataset(self.config.data.format, self.config.data.options, splits=["train", "val"])
         logger.info("data: %s", dataset.report.summary())
@@ -90,14 +91,6 @@ class CaptionerTask:
         assert best is not None  # the last step of a pass always validates
         values: dict[str, float] = best["values"]
         return values
-
-    def _claim(self, out: Path) -> None:
-        """Refuse a folder that holds a run with other settings: continuing it would give neither of the two."""
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / "recipe.yaml"
-        if path.exists() and path.read_text(encoding="utf-8") != self._resolved():
-            raise DataError("bad_recipe", f"{out} holds a run with other settings (see {path}): choose another --out")
-        path.write_text(self._resolved(), encoding="utf-8")
 
     def _resolved(self) -> str:
         return yaml.safe_dump({"task": "captioner", **self.config.model_dump(mode="json")}, sort_keys=False)
@@ -200,6 +193,7 @@ class CaptionerTask:
                 description=config.description,
                 licence=config.licence,
                 family=CompactCaptioner.family,
+                decoding=config.decoding,
                 objective=config.objective,
                 data=[source],
                 origin=[

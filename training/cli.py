@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.errors import RequestError
+from models.cli_values import decode_words, key_values
 
 if TYPE_CHECKING:
     from training.data.selection import Progress
@@ -24,7 +23,7 @@ def evaluate(
     data_option: Annotated[list[str] | None, typer.Option(help="More options of the format, key=value.")] = None,
     split: Annotated[str, typer.Option(help="Split to measure on.")] = "test",
     limit: Annotated[int | None, typer.Option(help="Only the first N images.")] = None,
-    decode: Annotated[str, typer.Option(help="Decoding strategy.")] = "beam",
+    decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="Metric, repeatable. Default: all that can be had.")] = None,
     scorer: Annotated[
@@ -56,7 +55,7 @@ def evaluate(
             evaluation = evaluate_captioner(
                 model,
                 selection,
-                decode={"name": decode, "options": key_values(option or ())},
+                decode=decode_words(decode, option or ()),
                 scorers=scorer or (),
                 metrics=metric,
                 tokenizer=tokenizer,
@@ -85,26 +84,6 @@ def train(
     task = build_task(read_recipe(recipe, settings or ()))
     finished = task.run(out or Path("runs") / recipe.stem)
     typer.echo(f"wrote {finished}")
-
-
-def key_values(pairs: Sequence[str]) -> dict[str, Any]:
-    """``key=value`` words as a dict; a value is read as JSON where it is JSON, else taken as text.
-
-    Raises:
-        RequestError: ``invalid_request`` for a word without ``=`` or a key given twice.
-    """
-    parsed: dict[str, Any] = {}
-    for word in pairs:
-        key, separator, value = word.partition("=")
-        if not separator or not key:
-            raise RequestError("invalid_request", f"{word!r} is not key=value")
-        if key in parsed:
-            raise RequestError("invalid_request", f"option {key!r} is given twice")
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
-    return parsed
 
 
 @contextmanager

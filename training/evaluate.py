@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from models.catalog import find_captioner
 from models.clip_scorer import ClipScorer, load_scorer
 from models.decoding import parse_decode
 from models.decoding.strategy import Strategy
@@ -42,7 +43,7 @@ def evaluate(
     """The metrics of ``model`` on one split, one caption per image.
 
     Args:
-        decode: ``{"name", "options"}`` as in a request; None is the default strategy.
+        decode: ``{"name", "options"}`` as in a request; None is the model's own default.
         scorers: references as ``models.clip_scorer.load_scorer`` takes; metrics that need one are given under each.
         metrics: names or ``{"name", "options"}``; None is every metric whose needs are met.
         tokenizer: ``auto``, ``java`` or ``python``, for BLEU and CIDEr.
@@ -51,7 +52,7 @@ def evaluate(
         LimnerError: whatever is wrong with names, options, data, images or weights. All but the images is checked
             before the first caption is generated, Java included.
     """
-    strategy = parse_decode(decode)
+    strategy = parse_decode(decode, find_captioner(model, models_dir).card.decoding)
     chosen = _choose_metrics(metrics, scored=bool(scorers))
     needs_tokens = any("references" in metric.needs for metric in chosen.values())
     cutter = choose_tokenizer(tokenizer) if needs_tokens else None

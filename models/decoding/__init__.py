@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from models.card import Named
 from models.decoding.options import explain
 from models.decoding.strategy import Strategy
 from models.errors import RequestError, UnknownNameError
@@ -25,14 +26,17 @@ DEFAULT_STRATEGY = "beam"
 _KEYS = frozenset({"name", "options"})
 
 
-def parse_decode(raw: Mapping[str, Any] | None) -> Strategy:
-    """The strategy that ``{"name": ..., "options": {...}}`` asks for; beam search with 3 beams for None.
+def parse_decode(raw: Mapping[str, Any] | None, default: Named | None = None) -> Strategy:
+    """The strategy that ``{"name": ..., "options": {...}}`` asks for.
+
+    Args:
+        default: what None stands for, such as a card's ``decoding``; beam search with 3 beams where that is None too.
 
     Raises:
         RequestError: ``invalid_request``; the detail names the key or option, its value and what is allowed.
     """
     if raw is None:
-        raw = {"name": DEFAULT_STRATEGY}
+        raw = default.model_dump() if default else {"name": DEFAULT_STRATEGY}
     if not isinstance(raw, Mapping):
         raise _refusal(f"decode must be an object with 'name' and 'options', not {type(raw).__name__}")
     unknown = sorted(str(key) for key in raw if key not in _KEYS)

@@ -5,6 +5,7 @@ import time
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from models.card import Named
 from models.decoding import parse_decode
 from models.decoding.strategy import Strategy
 from models.errors import RequestError, UnknownNameError
@@ -41,7 +42,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     limits = services.args.limits
     options, images = await read_caption_request(request, limits.max_images)
     model = services.models.resolve(options.model)
-    strategy = _strategy(options, model, limits.max_rows)
+    strategy = _strategy(options, model, services.models.cards[model].decoding, limits.max_rows)
     job = CaptionJob(request.state.request_id, model, images, strategy, options.num_captions, options.score)
     reply = await services.backend.caption(job)
     failed = failures(reply.results)
@@ -52,7 +53,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     return _response(job, reply, time.perf_counter() - request.state.started)
 
 
-def _strategy(options: CaptionOptions, model: str, max_rows: int) -> Strategy:
+def _strategy(options: CaptionOptions, model: str, default: Named | None, max_rows: int) -> Strategy:
     """The decoding strategy of a request, once everything that cannot be had is refused."""
     if options.experiment is not None:
         raise UnknownNameError("unknown_experiment", f"no experiment {options.experiment!r} runs here")
@@ -63,7 +64,7 @@ def _strategy(options: CaptionOptions, model: str, max_rows: int) -> Strategy:
         raise RequestError("unsupported_option", "min_clip_score: this server cannot filter by score yet")
     decode = options.decode
     if decode is None:
-        strategy = parse_decode(None)
+        strategy = parse_decode(None, default)
     else:
         for name in ("guidance", "rerank"):
             if getattr(decode, name) is not None:

@@ -8,10 +8,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from models.cli_values import key_values
 from models.errors import RequestError
 from tests.tiny_scorer import write_tiny_scorer
 from tests.training.support import write_dataset
-from training.cli import evaluate, key_values
+from training.cli import evaluate
 
 
 def run(*arguments: object) -> str:

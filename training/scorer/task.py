@@ -9,9 +9,9 @@ import torch
 import yaml
 from tokenizers import Tokenizer
 
-from models.errors import DataError
 from training.data import Dataset, read_dataset
 from training.packages import bert_vocabulary
+from training.run_folder import claim
 from training.scorer import student as student_stage
 from training.scorer import teacher as teacher_stage
 from training.scorer.config import Config as ScorerConfig
@@ -50,7 +50,7 @@ class ScorerTask:
         if config.train.threads:
             torch.set_num_threads(config.train.threads)
         torch.manual_seed(config.seed)
-        self._claim(out)
+        claim(out, self._resolved())
         dataset = read_dataset(config.data.format, config.data.options, splits=["train", "val"])
         logger.info("data: %s", dataset.report.summary())
         tokenizer = self._tokenizer(dataset)
@@ -129,14 +129,6 @@ class ScorerTask:
         return TextTower(model, self.config.student.dropout)
 
     # --- what goes in and what comes out ------------------------------------------------------------------------
-
-    def _claim(self, out: Path) -> None:
-        """Refuse a folder that holds a run with other settings: continuing it would give neither of the two."""
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / "recipe.yaml"
-        if path.exists() and path.read_text(encoding="utf-8") != self._resolved():
-            raise DataError("bad_recipe", f"{out} holds a run with other settings (see {path}): choose another --out")
-        path.write_text(self._resolved(), encoding="utf-8")
 
     def _resolved(self) -> str:
         return yaml.safe_dump({"task": "scorer", **self.config.model_dump(mode="json")}, sort_keys=False)

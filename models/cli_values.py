@@ -1,0 +1,36 @@
+"""``key=value`` words of the command line."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from models.errors import RequestError
+
+
+def decode_words(name: str | None, options: Sequence[str]) -> dict[str, Any] | None:
+    """The words of the command line as a request's ``decode``; None where there are none."""
+    if name is None:
+        if options:
+            raise RequestError("invalid_request", "--option needs --decode, the strategy that it belongs to")
+        return None
+    return {"name": name, "options": key_values(options)}
+
+
+def key_values(pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` words as a dict; a value is read as JSON where it is JSON, else taken as text.
+
+    Raises:
+        RequestError: ``invalid_request`` for a word without ``=`` or a key given twice.
+    """
+    parsed: dict[str, Any] = {}
+    for word in pairs:
+        key, separator, value = word.partition("=")
+        if not separator or not key:
+            raise RequestError("invalid_request", f"{word!r} is not key=value")
+        if key in parsed:
+            raise RequestError("invalid_request", f"option {key!r} is given twice")
+        try:
+            parsed[key] = json.loads(value)
+        except ValueError:
+            parsed[key] = value
+    return parsed
