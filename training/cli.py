@@ -36,6 +36,7 @@ def evaluate(
     dtype: Annotated[str, typer.Option(help="fp32, bf16 or auto.")] = "fp32",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, evaluation.md, captions.jsonl.")] = None,
+    update_card: Annotated[bool, typer.Option("--update-card", help="Keep the numbers in the model's card.")] = False,
 ) -> None:
     """Measure a captioner, or the retrieval of a scorer, on a split of a data set; prints a Markdown table."""
     from models.device import set_threads  # these load torch, which `limner --help` should not wait for
@@ -67,6 +68,11 @@ def evaluate(
             )
     if out is not None:
         evaluation.write(out)
+    if update_card:
+        from models.catalog import find_model
+        from training.report import update_card as update
+
+        update(find_model(model, models_dir), evaluation)
     typer.echo(evaluation.to_markdown(), nl=False)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from models import card
+from models.catalog import CatalogEntry
+from models.errors import RequestError
 from training.metrics.interface import Measurement
 
 
@@ -72,6 +74,24 @@ class Evaluation:
         if self.captions:
             rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in self.captions)
             _write(folder / "captions.jsonl", "".join(rows))
+
+
+def update_card(entry: CatalogEntry, evaluation: Evaluation) -> None:
+    """Put the numbers into the card of a checkpoint folder, in place of older ones of the same split and conditions.
+
+    Raises:
+        RequestError: ``invalid_request``, the model has no folder with a card of its own.
+    """
+    if entry.path is None or not (entry.path / card.CARD_FILE).is_file():
+        raise RequestError("invalid_request", f"{entry.id!r} has no {card.CARD_FILE} to put the numbers into")
+    new = evaluation.card_measurements()
+    kept = [old for old in entry.card.measurements if _conditions(old) not in map(_conditions, new)]
+    changed = entry.card.model_copy(update={"measurements": [*kept, *new]})
+    _write(entry.path / card.CARD_FILE, card.dump_card(changed))
+
+
+def _conditions(measured: card.Measurement) -> tuple[object, ...]:
+    return (measured.split, measured.decoding, measured.scorer, measured.tokenizer)
 
 
 def _row(measurement: Measurement) -> str:

@@ -2,14 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
-from models.cli_values import key_values
-from models.errors import RequestError
 from tests.tiny_scorer import write_tiny_scorer
 from tests.training.support import write_dataset
 from training.cli import evaluate
@@ -51,21 +47,3 @@ def test_a_scorer_gets_its_retrieval_measured(tmp_path: Path) -> None:
     scorer = write_tiny_scorer(tmp_path / "tiny")
     printed = run(f"local-dir:{scorer}", *data_arguments(tmp_path))
     assert "| r_at_5 x100 | 100.00 | tiny |" in printed
-
-
-@pytest.mark.parametrize(
-    ("words", "parsed"),
-    [
-        ([], {}),
-        (["beams=3", "temperature=0.7", "x=a=b"], {"beams": 3, "temperature": 0.7, "x": "a=b"}),
-        (["flag=true", "none=null", "empty="], {"flag": True, "none": None, "empty": ""}),
-    ],
-)
-def test_key_values(words: list[str], parsed: dict[str, Any]) -> None:
-    assert key_values(words) == parsed
-
-
-@pytest.mark.parametrize("words", [["beams"], ["=3"], ["a=1", "a=2"]])
-def test_words_that_are_no_key_values(words: list[str]) -> None:
-    with pytest.raises(RequestError):
-        key_values(words)

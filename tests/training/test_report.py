@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from models import card
+from models.catalog import find_model
+from models.errors import RequestError
 from training.metrics.interface import Measurement
-from training.report import Evaluation
+from training.report import Evaluation, update_card
 
 
 def measurement(name: str, value: float, scale: float = 1, scorer: str | None = None) -> Measurement:
@@ -70,3 +73,19 @@ def test_written_files_are_utf8_and_one_caption_per_line(tmp_path: Path) -> None
     assert sorted(path.name for path in folder.iterdir()) == ["captions.jsonl", "evaluation.json", "evaluation.md"]
     rows = (folder / "captions.jsonl").read_bytes().decode("utf-8").split("\n")[:-1]
     assert [json.loads(row) for row in rows] == list(EVALUATION.captions)
+
+
+def test_a_card_keeps_one_record_per_condition(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    unrelated = card.Measurement(split="val", images=2, values={"cider": 0.1})
+    made = card.WeightsCard(id="model", family="fake", description="d", licence="l", measurements=[unrelated])
+    (folder / "card.json").write_text(card.dump_card(made), encoding="utf-8")
+    for _ in range(2):  # the second time replaces what the first put in
+        update_card(find_model(str(folder)), EVALUATION)
+    assert card.read_card(folder).measurements == [unrelated, *EVALUATION.card_measurements()]
+
+
+def test_a_model_without_a_card_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"no card\.json"):
+        update_card(find_model("fake"), EVALUATION)
