@@ -26,7 +26,7 @@ class Item:
 
 
 class CaptionItems(Dataset[Item]):
-    """Items by (epoch, example); the picture's view is drawn, by epoch, from the first ``views`` (None: all)."""
+    """Items by (epoch, example); the view of the picture is drawn anew every epoch."""
 
     def __init__(
         self,
@@ -36,10 +36,8 @@ class CaptionItems(Dataset[Item]):
         *,
         max_tokens: int,
         seed: int,
-        views: int | None = None,
     ) -> None:
         self._cache = cache
-        self._views = min(views or cache.views, cache.views)
         self._seed = seed
         self._captions = [_ids(captioner, example.captions, max_tokens) for example in examples]
 
@@ -48,7 +46,7 @@ class CaptionItems(Dataset[Item]):
 
     def __getitem__(self, coordinate: Coordinate) -> Item:
         epoch, index = coordinate
-        view = seed_of(self._seed, "epoch view", epoch, index) % self._views
+        view = seed_of(self._seed, "epoch view", epoch, index) % self._cache.views
         return Item(self._cache.get(index, view), self._captions[index])
 
 

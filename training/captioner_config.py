@@ -58,20 +58,6 @@ class TrainSettings(_Settings):
     save_every_steps: int | None = Field(default=None, ge=1)
     """None: once an epoch."""
     log_every_steps: int = Field(default=50, ge=1)
-    views: int | None = Field(default=None, ge=1)
-    """How many of the first views are drawn from; None: all."""
-
-
-class RefineSettings(_Settings):
-    """A second pass over the data, from the best weights of the first; what is not named here stays as it was."""
-
-    epochs: int = Field(ge=1)
-    learning_rate: float = Field(gt=0)
-    vision_learning_rate: float = Field(default=1e-4, ge=0)
-    warmup_steps: int = Field(default=50, ge=0)
-    views: int | None = Field(default=None, ge=1)
-    dropout: float = Field(ge=0, lt=1)
-    feature_dropout: float = Field(ge=0, lt=1)
 
 
 class SelectSettings(_Settings):
@@ -95,7 +81,6 @@ class CaptionerConfig(_Settings):
     objective: Named = Named(name="mle")
     views: ViewOptions = ViewOptions()
     train: TrainSettings
-    refine: RefineSettings | None = None
     select: SelectSettings = SelectSettings()
     decoding: Named | None = None
     """How the finished captioner decodes where nobody says how; None: the default strategy."""

@@ -24,7 +24,6 @@ from training.git_revision import git_revision
 from training.objectives import build_objective
 from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
 from training.run_folder import claim
-from training.seeds import seed_of
 from training.tokenizer import build_tokenizer
 from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
 from training.validation import Validation
@@ -62,35 +61,16 @@ class CaptionerTask:
         logger.info("data: %s", dataset.report.summary())
         train, val = dataset.split("train"), dataset.split("val")
         captioner = self._build(train)
-        values = self._pass(out, captioner, train, val, settings, self.config.seed)
-        if refine := self.config.refine:
-            _set_dropout(captioner, refine.dropout, refine.feature_dropout)
-            second = settings.model_copy(update=refine.model_dump(exclude={"dropout", "feature_dropout"}))
-            seed = seed_of(self.config.seed, "refine") % 2**31  # other views and orders than in the first pass
-            values = self._pass(out / "refine", captioner, train, val, second, seed)
-        folder = out / self.config.id
-        captioner.eval().save(folder, self._card_maker(dataset, values), {"recipe.yaml": self._resolved()})
-        return folder
-
-    def _pass(
-        self,
-        out: Path,
-        captioner: CompactCaptioner,
-        train: Sequence[Example],
-        val: Sequence[Example],
-        settings: TrainSettings,
-        seed: int,
-    ) -> dict[str, float]:
-        """Train to the end, give ``captioner`` the best weights and return their validation values."""
-        trainer = self._trainer(out, captioner, train, val, settings, seed)
+        trainer = self._trainer(out, captioner, train, val)
         found = checkpoints(out)
         if not found or found[-1].name != f"checkpoint-{len(trainer.batches)}":
             trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
         load_best(out, trainer.module)
         best = read_best(out)
-        assert best is not None  # the last step of a pass always validates
-        values: dict[str, float] = best["values"]
-        return values
+        assert best is not None  # the last step of a run always validates
+        folder = out / self.config.id
+        captioner.eval().save(folder, self._card_maker(dataset, best["values"]), {"recipe.yaml": self._resolved()})
+        return folder
 
     def _resolved(self) -> str:
         return yaml.safe_dump({"task": "captioner", **self.config.model_dump(mode="json")}, sort_keys=False)
@@ -103,43 +83,35 @@ class CaptionerTask:
         )
         fields = {name: value for name, value in model.model_dump().items() if name in CompactConfig.model_fields}
         config = CompactConfig(vocab_size=tokenizer.get_vocab_size(), **fields)
-        captioner = CompactCaptioner(config, tokenizer)
-        _set_dropout(captioner, model.dropout, model.feature_dropout)
+        captioner = CompactCaptioner(config, tokenizer, model.dropout)
+        captioner.model.feature_dropout.p = model.feature_dropout
         if self.config.word_vectors == "minilm":
             numbers = tokenizer.get_vocab()
             pieces = sorted(numbers, key=numbers.__getitem__)
             captioner.model.token_embedding.weight.data.copy_(word_piece_vectors(pieces, config.width))
         load_imagenet(captioner.model.vision, model.vision)
         captioner.model.vision.to(memory_format=torch.channels_last)
+        captioner.model.vision.requires_grad_(False)
+        if self.config.train.vision_learning_rate:
+            captioner.model.vision.top.requires_grad_(True)
         return captioner
 
     def _trainer(
-        self,
-        out: Path,
-        captioner: CompactCaptioner,
-        train: Sequence[Example],
-        val: Sequence[Example],
-        settings: TrainSettings,
-        seed: int,
+        self, out: Path, captioner: CompactCaptioner, train: Sequence[Example], val: Sequence[Example]
     ) -> CaptionTrainer:
-        config = self.config
-        captioner.model.vision.requires_grad_(False)
-        if settings.vision_learning_rate:
-            captioner.model.vision.top.requires_grad_(True)
+        config, settings = self.config, self.config.train
         plain = config.views.model_copy(update={"count": 1})
         caches = (self._cache(captioner, train, config.views), self._cache(captioner, val, plain))
         items, val_items = (
-            CaptionItems(
-                captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=seed, views=settings.views
-            )
+            CaptionItems(captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=config.seed)
             for examples, cache in zip((train, val), caches, strict=True)
         )
-        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, seed)
+        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
         validation = Validation(val_items, caches[1], val, self._strategy)
         module = TrainedModule(captioner, self._objective)
         return CaptionTrainer(
             module,
-            self._arguments(out, settings, batches.steps_per_epoch, seed),
+            self._arguments(out, batches.steps_per_epoch),
             items,
             batches,
             validation,
@@ -152,10 +124,11 @@ class CaptionerTask:
         logger.info("features: %d pictures x %d views", len(examples), views.count)
         return build_cache(self._features_folder, captioner, examples, views, self.config.seed)
 
-    def _arguments(self, out: Path, settings: TrainSettings, steps_per_epoch: int, seed: int) -> TrainingArguments:
+    def _arguments(self, out: Path, steps_per_epoch: int) -> TrainingArguments:
+        settings = self.config.train
         return TrainingArguments(
             output_dir=str(out),
-            seed=seed,
+            seed=self.config.seed,
             num_train_epochs=1,  # of the batch order, which holds every epoch
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine_with_min_lr",
@@ -208,13 +181,6 @@ class CaptionerTask:
             )
 
         return make
-
-
-def _set_dropout(captioner: CompactCaptioner, dropout: float, feature_dropout: float) -> None:
-    for module in captioner.model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = dropout
-    captioner.model.feature_dropout.p = feature_dropout
 
 
 def _parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:

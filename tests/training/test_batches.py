@@ -80,13 +80,6 @@ def test_the_view_is_drawn_from_the_epoch(data: TinyData) -> None:
     assert set(drawn) == set(range(VIEWS.count))
 
 
-def test_fewer_views_are_the_first_ones(captioner: CompactCaptioner, data: TinyData) -> None:
-    items = CaptionItems(captioner, data.examples, data.cache, max_tokens=14, seed=SEED, views=2)
-    first = [data.cache.get(2, view) for view in range(2)]
-    drawn = [[torch.equal(view, items[(epoch, 2)].features) for view in first].index(True) for epoch in range(20)]
-    assert set(drawn) == {0, 1}
-
-
 # --- packing --------------------------------------------------------------------------------------------------------
 
 

@@ -1,13 +1,10 @@
 """A whole tiny run of the task, from recipe to checkpoint folder."""
 
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
-from torch import nn
 
 from models.card import WeightsCard, read_card
 from models.decoding import parse_decode
@@ -17,15 +14,14 @@ from models.families.compact import CompactCaptioner
 from models.images import read_image
 from tests.training.tiny_run import overrides, write_data
 from training.captioner_config import TrainSettings
-from training.captioner_task import CaptionerTask, _parameter_groups, _set_dropout
+from training.captioner_task import CaptionerTask, _parameter_groups
 from training.recipe import build_task, read_recipe
 from training.trainer import checkpoints, read_best
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    words = "train.epochs=2 refine.epochs=1 refine.learning_rate=1e-12 refine.vision_learning_rate=1e-12".split()
-    return [*overrides(write_data(tmp_path_factory.mktemp("shapes"))), *words]
+    return [*overrides(write_data(tmp_path_factory.mktemp("shapes"))), "train.epochs=2"]
 
 
 def task_of(*words: str) -> CaptionerTask:
@@ -36,7 +32,7 @@ def task_of(*words: str) -> CaptionerTask:
 
 @pytest.fixture(scope="module")
 def run_folder(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run of six steps and three that refine."""
+    """The folder of a finished run of six steps."""
     out = tmp_path_factory.mktemp("runs") / "run"
     assert task_of(*settings).run(out) == out / "concise"
     return out
@@ -67,7 +63,7 @@ def test_the_card_tells_where_the_weights_come_from(card: WeightsCard, run_folde
     assert source.terms and card.licence
     (measured,) = card.measurements
     assert (measured.split, measured.images) == ("val", 4)
-    best = read_best(run_folder / "refine")
+    best = read_best(run_folder)
     assert best is not None and measured.values == best["values"]
 
 
@@ -87,23 +83,8 @@ def test_a_finished_run_is_not_trained_again(run_folder: Path, settings: list[st
 
 
 def states(run_folder: Path) -> dict[str, int]:
-    """When the checkpoints of both passes were written."""
-    paths = [*checkpoints(run_folder), *checkpoints(run_folder / "refine")]
-    return {str(path): path.stat().st_mtime_ns for path in paths}
-
-
-def test_refining_begins_with_the_best_weights_of_the_first_pass(run_folder: Path) -> None:
-    first = load_file(run_folder / "best" / "average.safetensors")
-    refined = load_file(run_folder / "refine" / "best" / "average.safetensors")  # at rates that change nothing
-    torch.testing.assert_close(refined, first, atol=1e-6, rtol=0)
-
-
-def test_refining_sets_every_dropout(captioner: CompactCaptioner) -> None:
-    own = deepcopy(captioner)
-    _set_dropout(own, 0.2, 0.1)
-    found = {name: module.p for name, module in own.model.named_modules() if isinstance(module, nn.Dropout)}
-    assert found.pop("feature_dropout") == 0.1
-    assert set(found.values()) == {0.2}
+    """When the checkpoints were written."""
+    return {str(path): path.stat().st_mtime_ns for path in checkpoints(run_folder)}
 
 
 def test_features_lie_beside_the_runs_so_that_these_share_them(run_folder: Path) -> None:

@@ -47,15 +47,14 @@ def test_resumed_run_gives_the_weights_of_an_unbroken_one(tmp_path: Path, monkey
     # What a kill in the middle of writing leaves behind must not be taken for a checkpoint.
     (broken / ".checkpoint.partial" / "checkpoint-99").mkdir(parents=True)
     assert checkpoints(broken)[-1].name != "checkpoint-99"
-    _kill_once(broken / "refine" / "checkpoint-2", broken, settings)
+    _kill_once(broken / "checkpoint-8", broken, settings)
     assert not (broken / "concise").exists()
     resumed = build_task(read_recipe(RECIPE, settings)).run(broken)
 
     for name in ("decoder.safetensors", "vision.safetensors", "tokenizer.json", "config.json"):
         assert sha256_of(resumed / name) == sha256_of(unbroken / name), name
-    for last in ("checkpoint-12", "refine/checkpoint-6"):
-        weights = f"{last}/trained.safetensors"
-        assert sha256_of(broken / weights) == sha256_of(tmp_path / "unbroken" / "run" / weights)
+    last = "checkpoint-12/trained.safetensors"
+    assert sha256_of(broken / last) == sha256_of(tmp_path / "unbroken" / "run" / last)
 
 
 def test_a_folder_with_other_settings_is_refused(tmp_path: Path) -> None:
