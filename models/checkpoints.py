@@ -106,9 +106,10 @@ def write_checkpoint(
         files = {path.name: sha256_of(path) for path in sorted(draft.iterdir())}
         card = make_card(_write_parts(draft, parts, dtype), files)
         (draft / CARD_FILE).write_text(dump_card(card), encoding="utf-8")
-        for path in (*draft.iterdir(), draft):
+        for path in draft.iterdir():
             path.chmod(0o644)  # safetensors writes for the owner alone, and others serve what one user trained
-        _sync(path)
+            _sync(path)
+        _sync(draft)
         replace_folder(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # gone already when all went well
