@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from models.pipeline import CaptionPipeline
 from PIL.Image import Image
 
 from models.decoding.strategy import Strategy
 from models.errors import ImageError, LimnerError, OverloadedError, RequestError, UnknownNameError
 from models.images import ImageLimits, load_image
+from models.pipeline import CaptionPipeline
 from serving import metrics
 from serving.args import AppArgs
 from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey
