@@ -4,16 +4,18 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from models.decoding import DEFAULT_STRATEGY
 from models.errors import RequestError
 
 
 def decode_words(name: str | None, options: Sequence[str]) -> dict[str, Any] | None:
-    """The words of the command line as a request's ``decode``; None where there are none."""
-    if name is None:
-        if options:
-            raise RequestError("invalid_request", "--option needs --decode, the strategy that it belongs to")
+    """The words of the command line as a request's ``decode``; None where there are none, which is the model's own.
+
+    Options without a name are those of the default strategy.
+    """
+    if name is None and not options:
         return None
-    return {"name": name, "options": key_values(options)}
+    return {"name": name or DEFAULT_STRATEGY, "options": key_values(options)}
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, Any]:

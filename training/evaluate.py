@@ -52,10 +52,10 @@ def evaluate(
         LimnerError: whatever is wrong with names, options, data, images or weights. All but the images is checked
             before the first caption is generated, Java included.
     """
-    strategy = parse_decode(decode, find_captioner(model, models_dir).card.decoding)
     chosen = _choose_metrics(metrics, scored=bool(scorers))
     needs_tokens = any("references" in metric.needs for metric in chosen.values())
     cutter = choose_tokenizer(tokenizer) if needs_tokens else None
+    strategy = parse_decode(decode, find_captioner(model, models_dir).card.decoding)
     examples, report = data.read()
     loaded = [load_scorer(ref, models_dir=models_dir, device=device) for ref in scorers]
     pipeline = load_pipeline(model, models_dir=models_dir, scorer=None, device=device, dtype=dtype)

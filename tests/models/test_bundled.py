@@ -1,11 +1,14 @@
 """The models that come with limner are whole: their files are what their cards say, and they load."""
 
-import pytest
-from PIL import Image
+from pathlib import Path
 
+import pytest
+
+from models.card import WeightsCard
 from models.catalog import BUNDLED, DEFAULT_MODEL, DEFAULT_SCORER, find_captioner, find_scorer, list_models
 from models.decoding import parse_decode
 from models.file_hashes import verify_files
+from models.images import read_image
 from models.pipeline import CaptionPipeline, load_pipeline
 
 
@@ -40,7 +43,10 @@ def test_captioner_and_scorer_share_their_word_pieces() -> None:
 
 
 def test_a_picture_gets_a_caption_and_a_score(pipeline: CaptionPipeline) -> None:
-    (captions,) = pipeline.caption([Image.new("RGB", (320, 240), "green")], parse_decode(None), score=True).captions
+    photograph = read_image(Path(__file__).parents[2] / "examples" / "camera.jpg").image
+    assert isinstance(pipeline.card, WeightsCard)
+    (captions,) = pipeline.caption([photograph], parse_decode(None, pipeline.card.decoding), score=True).captions
+    assert "camera" in captions[0].text
     assert captions[0].finish_reason == "stop"
     assert len(captions[0].text.split()) >= 3
     assert captions[0].clip_score is not None and 0 <= captions[0].clip_score <= 2.5

@@ -27,5 +27,4 @@ def test_words_that_are_no_key_values(words: list[str]) -> None:
 def test_decode_words() -> None:
     assert decode_words(None, []) is None
     assert decode_words("beam", ["beams=5"]) == {"name": "beam", "options": {"beams": 5}}
-    with pytest.raises(RequestError, match="--option needs --decode"):
-        decode_words(None, ["beams=5"])
+    assert decode_words(None, ["beams=5"]) == {"name": "beam", "options": {"beams": 5}}

@@ -70,8 +70,11 @@ def test_many_images_of_a_form_keep_their_order(client: httpx.Client) -> None:
     images = pictures(5)
     files = [("images", ("same.png", image, "image/png")) for image in images]
     found = client.post("/v1/captions", files=files).json()["results"]
-    assert found == ask(client, *images).json()["results"]
     assert [result["index"] for result in found] == list(range(5))
+    for result, other in zip(found, ask(client, *images).json()["results"], strict=True):
+        ((mine,), (its,)) = (result["captions"], other["captions"])
+        assert mine["text"] == its["text"]
+        assert mine["clip_score"] == pytest.approx(its["clip_score"], abs=1e-4)  # batches may form differently
 
 
 def test_notes_say_what_was_done_to_a_picture(client: httpx.Client, case_images: Path) -> None:
