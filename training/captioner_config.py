@@ -4,8 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from models.card import Named
+from models.card import DataSource, Named
 from training.augment import ViewOptions
+from training.data import DataReport
 
 
 class _Settings(BaseModel):
@@ -19,6 +20,16 @@ class DataSettings(_Settings):
     terms: str
     format: str = "karpathy"
     options: dict[str, Any]
+
+    def source(self, report: DataReport) -> DataSource:
+        """The training split as a card tells of it."""
+        return DataSource(
+            name=self.name,
+            split="train",
+            images=report.images["train"],
+            captions=report.pairs["train"],
+            terms=self.terms,
+        )
 
 
 class ModelSettings(_Settings):

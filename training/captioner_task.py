@@ -10,7 +10,7 @@ import yaml
 from torch import nn
 from transformers import TrainingArguments
 
-from models.card import DataSource, FilePart, Measurement, WeightsCard
+from models.card import FilePart, Measurement, WeightsCard
 from models.decoding import parse_decode
 from models.families.compact import CompactCaptioner
 from models.families.compact.config import CompactConfig
@@ -149,13 +149,7 @@ class CaptionerTask:
 
     def _card_maker(self, dataset: Dataset, values: Mapping[str, float]) -> Any:
         config, report = self.config, dataset.report
-        source = DataSource(
-            name=config.data.name,
-            split="train",
-            images=report.images["train"],
-            captions=report.pairs["train"],
-            terms=config.data.terms,
-        )
+        source = config.data.source(report)
         measured = Measurement(
             split="val", images=report.images["val"], values=dict(values), decoding=config.select.decode
         )

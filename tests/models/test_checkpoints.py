@@ -50,6 +50,13 @@ def test_what_is_written_is_read_as_stored(tmp_path: Path) -> None:
     torch.testing.assert_close(tensors["steps"], TENSORS["steps"])  # whole numbers are not rounded
 
 
+def test_others_may_read_what_one_user_wrote(tmp_path: Path) -> None:
+    card = write_checkpoint(tmp_path / "m", _maker(tmp_path / "m"), {"body": TENSORS}, lambda draft: None)
+    assert card.parts
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in (tmp_path / "m").iterdir())
+    assert (tmp_path / "m").stat().st_mode & 0o100  # the folder itself can still be entered
+
+
 def test_tied_and_sliced_tensors_are_written_whole(tmp_path: Path) -> None:
     weight = torch.arange(6.0).view(2, 3)
     card = _write(tmp_path / "m", {"body": {"a": weight, "b": weight, "c": weight.T, "d": weight[:, 1]}})

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from models.card import DataSource, FilePart, Measurement, Named, ScorerCard
+from models.card import FilePart, Measurement, Named, ScorerCard
 from models.checkpoints import write_checkpoint
 from models.clip_scorer import WEIGHT
 from training.data import DataReport
@@ -81,13 +81,7 @@ def _card(
     parts: dict[str, FilePart],
     files: dict[str, str],
 ) -> ScorerCard:
-    source = DataSource(
-        name=config.data.name,
-        split="train",
-        images=report.images["train"],
-        captions=report.pairs["train"],
-        terms=config.data.terms,
-    )
+    source = config.data.source(report)
     return ScorerCard(
         id=config.id,
         description=config.description,
