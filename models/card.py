@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from models.errors import CheckpointError
 
 CARD_FILE = "card.json"
+MAX_COEFFICIENT = 4.0
+"""How far a mix may go along a direction, either way; 1 is the direction's own model."""
 
 
 class _Record(BaseModel):
@@ -62,6 +64,32 @@ class SharedPart(_Record):
     """What the part's file must be; None takes the owner's word for it."""
 
 
+class PinnedPart(SharedPart):
+    """A shared part that must be this very file."""
+
+    sha256: str
+
+
+class DeltaPart(FilePart):
+    """Tensors in a file of this folder, as int8 differences to another model's (``models.mixing.int8_delta``)."""
+
+    base: PinnedPart
+
+
+class Reference(_Record):
+    """Another checkpoint, named by its id."""
+
+    model: str
+    sha256: str
+    """The fingerprint that it must have (``models.mixing.references``)."""
+
+
+class Direction(Reference):
+    """A checkpoint that a mix moves towards, and how far."""
+
+    coefficient: float = Field(ge=-MAX_COEFFICIENT, le=MAX_COEFFICIENT)
+
+
 class CardBase(_Record):
     """What every card says."""
 
@@ -80,14 +108,34 @@ class CardBase(_Record):
     """sha256 of every further file that loading reads, such as ``config.json`` and the tokenizer."""
 
 
-class WeightsCard(CardBase):
+class CaptionerCard(CardBase):
+    """What every captioner's card says."""
+
+    kind: Literal["weights", "mix"]
+    family: str
+    decoding: Named | None = None
+    """How captions are decoded where nobody says how, chosen on val; None: the default strategy, for a mix its base's
+    decoding."""
+
+
+class WeightsCard(CaptionerCard):
     """A captioner with weights of its own."""
 
     kind: Literal["weights"] = "weights"
-    family: str
-    decoding: Named | None = None
-    """How captions are decoded where nobody says how, chosen on val; None: the default strategy."""
-    parts: dict[str, FilePart | SharedPart] = {}
+    parts: dict[str, FilePart | SharedPart | DeltaPart] = {}
+
+
+class MixCard(CaptionerCard):
+    """A captioner whose weights are computed when it is loaded: base + sum of coefficient * (direction - base)."""
+
+    kind: Literal["mix"] = "mix"
+    base: Reference
+    directions: dict[str, Direction]
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """Coefficients by the name of their direction."""
+        return {name: direction.coefficient for name, direction in self.directions.items()}
 
 
 class ScorerCard(CardBase):
@@ -102,11 +150,11 @@ class ScorerCard(CardBase):
     """5th and 95th percentile of CLIPScore over the human captions of val: scores mean something only within it."""
 
 
-Card = Annotated[WeightsCard | ScorerCard, Field(discriminator="kind")]
-_CARD: TypeAdapter[WeightsCard | ScorerCard] = TypeAdapter(Card)
+Card = WeightsCard | MixCard | ScorerCard
+_CARD: TypeAdapter[Card] = TypeAdapter(Annotated[Card, Field(discriminator="kind")])
 
 
-def read_card(folder: Path) -> WeightsCard | ScorerCard:
+def read_card(folder: Path) -> Card:
     """The card of a checkpoint folder.
 
     Raises:
@@ -123,6 +171,6 @@ def read_card(folder: Path) -> WeightsCard | ScorerCard:
         raise CheckpointError("bad_card", f"{path} is no valid card: {where}: {first['msg']}") from error
 
 
-def dump_card(card: WeightsCard | ScorerCard) -> str:
+def dump_card(card: Card) -> str:
     """The card as the text of its file."""
     return json.dumps(card.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False) + "\n"

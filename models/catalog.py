@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.card import CARD_FILE, ScorerCard, WeightsCard, read_card
+from models.card import CARD_FILE, FilePart, MixCard, ScorerCard, SharedPart, WeightsCard, read_card
 from models.errors import CheckpointError, UnknownNameError
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -17,7 +17,8 @@ FAKE_CARD = WeightsCard(
     id="fake", family="fake", description="deterministic captions without weights, for tests", licence="Apache-2.0"
 )
 HUB_FAMILIES = {"blip": "blip", "vision-encoder-decoder": "vision_encoder_decoder"}
-"""transformers' ``model_type`` -> our family."""
+"""transformers' ``model_type`` -> our family; for multimodal language models, of which there are many types, see
+``_hub_family``."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -28,7 +29,7 @@ class CaptionerEntry:
     id: str
     path: Path | None
     """The folder; None for ``fake`` and for hub ids."""
-    card: WeightsCard
+    card: WeightsCard | MixCard
 
     @property
     def source(self) -> str:
@@ -85,10 +86,15 @@ def find_model(ref: str, models_dir: Path | None = None) -> CatalogEntry:
 
 
 def find_captioner(ref: str, models_dir: Path | None = None) -> CaptionerEntry:
-    """As ``find_model``, but a scorer is refused as ``unknown_model``."""
+    """As ``find_model``, but a scorer is refused as ``unknown_model``; the card of a mix that says nothing of decoding
+    says what its base's does."""
     entry = find_model(ref, models_dir)
     if isinstance(entry, ScorerEntry):
         raise UnknownNameError("unknown_model", f"{ref!r} is a scorer; a captioner is needed")
+    if isinstance(entry.card, MixCard) and entry.card.decoding is None and entry.path is not None:
+        base = find_beside(entry.card.base.model, entry.path, models_dir)
+        inherited = base.card.decoding if isinstance(base, CaptionerEntry) else None  # loading tells of a missing base
+        return replace(entry, card=entry.card.model_copy(update={"decoding": inherited}))
     return entry
 
 
@@ -112,6 +118,33 @@ def find_by_id(name: str, roots: Iterable[Path | None]) -> CatalogEntry | None:
         if root is not None and (root / name / CARD_FILE).is_file():
             return _from_folder(name, root / name)
     return None
+
+
+def find_beside(name: str, folder: Path, models_dir: Path | None = None) -> CatalogEntry | None:
+    """The model of that id that the card in ``folder`` may name: beside it, below ``models_dir`` or bundled.
+
+    Raises:
+        CheckpointError: its card cannot be read.
+    """
+    return find_by_id(name, (folder.absolute().parent, models_dir, BUNDLED))
+
+
+def find_part(part: SharedPart, folder: Path, models_dir: Path | None = None) -> tuple[Path, FilePart]:
+    """Folder and file of the part of another model that the card in ``folder`` names.
+
+    Raises:
+        CheckpointError: ``missing_file``, no such model has such a file.
+    """
+    owner = find_beside(part.model, folder, models_dir)
+    if owner and owner.path and not isinstance(owner.card, MixCard):
+        found = owner.card.parts.get(part.part)
+        if isinstance(found, FilePart):
+            return owner.path, found
+    raise CheckpointError(
+        "missing_file",
+        f"{folder} needs part {part.part!r} of model {part.model!r}, which is neither beside it nor in the models "
+        "folder nor bundled",
+    )
 
 
 def _from_folder(name: str, folder: Path) -> CatalogEntry:
@@ -139,21 +172,31 @@ def _from_hub(ref: str) -> CatalogEntry:
 def _hub_card(name: str, config: Path) -> WeightsCard:
     """A card made up for a model in the hub's own layout, which brings none."""
     try:
-        model_type = json.loads(config.read_bytes()).get("model_type")
+        family = _hub_family(json.loads(config.read_bytes()))
     except OSError as error:
         raise CheckpointError(
             "missing_file", f"{config.parent} is no model folder: it has neither {CARD_FILE} nor config.json"
         ) from error
     except (ValueError, AttributeError) as error:
         raise CheckpointError("bad_config", f"{config} is not a JSON object: {error}") from error
-    if model_type not in HUB_FAMILIES:
+    if family is None:
         supported = ", ".join(sorted(HUB_FAMILIES))
         raise CheckpointError(
-            "bad_config", f"{config}: model_type {model_type!r} is not supported; supported: {supported}"
+            "bad_config",
+            f"{config}: its model_type is not supported; supported: {supported}, and multimodal language models that "
+            "transformers itself holds (a vision_config and an architecture ...ForConditionalGeneration)",
         )
     return WeightsCard(
         id=name,
-        family=HUB_FAMILIES[model_type],
+        family=family,
         description="a model in the hub's layout, without a card of ours",
         licence="see the model's own page",
     )
+
+
+def _hub_family(config: dict[str, object]) -> str | None:
+    """The family of a model in the hub's layout; None if there is none for it."""
+    family = HUB_FAMILIES.get(str(config.get("model_type")))
+    architectures = config.get("architectures")
+    speaks = isinstance(architectures, list) and str(architectures[:1]).endswith("ForConditionalGeneration']")
+    return "vlm" if family is None and speaks and "vision_config" in config else family

@@ -11,46 +11,50 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from models.card import CARD_FILE, FilePart, ScorerCard, SharedPart, WeightsCard, dump_card
-from models.catalog import BUNDLED, find_by_id
+from models.card import CARD_FILE, Card, DeltaPart, FilePart, SharedPart, WeightsCard, dump_card
+from models.catalog import find_part
 from models.errors import CheckpointError, DataError
 from models.file_hashes import file_inside, sha256_of, verify, verify_files
+from models.mixing.int8_delta import apply_delta
 
 
 def read_parts(folder: Path, card: WeightsCard, models_dir: Path | None = None) -> dict[str, Tensor]:
-    """All tensors of a checkpoint, as stored, its shared parts fetched from the models that own them.
+    """All tensors of a checkpoint, its shared parts fetched from the models that own them.
 
     Raises:
         CheckpointError: a file is missing, damaged or no safetensors file, or two parts hold the same tensor.
             A shared part's model must lie beside the folder, below ``models_dir`` or among the bundled models.
     """
-    verify_files(folder, card)
     tensors: dict[str, Tensor] = {}
-    for name, part in card.parts.items():
-        found = _read_part(folder, part, models_dir)
+    for name, found in read_each_part(folder, card, models_dir).items():
         if twice := sorted(found.keys() & tensors.keys()):
             raise CheckpointError("wrong_keys", f"{folder}: part {name!r} repeats {twice[0]} of another part")
         tensors |= found
     return tensors
 
 
+def read_each_part(folder: Path, card: WeightsCard, models_dir: Path | None = None) -> dict[str, dict[str, Tensor]]:
+    """The tensors of every part, as stored; those of int8 differences restored. Raises as ``read_parts`` does."""
+    verify_files(folder, card)
+    return {name: _read_part(folder, part, models_dir) for name, part in card.parts.items()}
+
+
 def _read_part(folder: Path, part: FilePart | SharedPart, models_dir: Path | None) -> dict[str, Tensor]:
-    if isinstance(part, FilePart):
-        path = file_inside(folder, part.file)
-        try:
-            return safetensors.torch.load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError("unsafe_file", f"{path} is not a readable safetensors file: {error}") from error
-    owner = find_by_id(part.model, (folder.parent, models_dir, BUNDLED))
-    shared = owner.card.parts.get(part.part) if owner else None
-    if owner is None or owner.path is None or not isinstance(shared, FilePart):
-        raise CheckpointError(
-            "missing_file",
-            f"{folder} needs part {part.part!r} of model {part.model!r}, which is neither beside it nor in the models "
-            "folder nor bundled",
-        )
-    verify(file_inside(owner.path, shared.file), part.sha256 or shared.sha256)
-    return _read_part(owner.path, shared, models_dir)
+    if isinstance(part, SharedPart):
+        owner, shared = find_part(part, folder, models_dir)
+        verify(file_inside(owner, shared.file), part.sha256 or shared.sha256)
+        return _read_part(owner, shared, models_dir)
+    path = file_inside(folder, part.file)
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError("unsafe_file", f"{path} is not a readable safetensors file: {error}") from error
+    if not isinstance(part, DeltaPart):
+        return tensors
+    base = find_part(part.base, folder, models_dir)[1]
+    if isinstance(base, DeltaPart):
+        raise CheckpointError("bad_card", f"{path} is a difference to model {part.base.model!r}, itself a difference")
+    return apply_delta(_read_part(folder, part.base, models_dir), tensors, path)
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | str) -> None:
@@ -78,17 +82,18 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | s
 
 def write_checkpoint(
     folder: Path,
-    make_card: Callable[[dict[str, FilePart], dict[str, str]], WeightsCard | ScorerCard],
+    make_card: Callable[[dict[str, FilePart], dict[str, str]], Card],
     parts: Mapping[str, Mapping[str, Tensor]],
     write_files: Callable[[Path], None],
-    dtype: torch.dtype = torch.float16,
-) -> WeightsCard | ScorerCard:
+    dtype: torch.dtype | None = torch.float16,
+) -> Card:
     """Write a checkpoint folder in one move and return its card; an existing folder is replaced.
 
     Args:
         make_card: the card, given the written parts and the sha256 of every further file.
-        parts: tensors by part name; floating ones are rounded to ``dtype``. A part is written to ``NAME.safetensors``.
+        parts: tensors by part name. A part is written to ``NAME.safetensors``.
         write_files: writes config and tokenizer files into the folder that it is given.
+        dtype: what floating tensors are rounded to; None keeps each as it is.
 
     Raises:
         CheckpointError: ``bad_card``; the folder holds something else than a checkpoint, which is not thrown away.
@@ -127,7 +132,9 @@ def replace_folder(draft: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_parts(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], dtype: torch.dtype) -> dict[str, FilePart]:
+def _write_parts(
+    folder: Path, parts: Mapping[str, Mapping[str, Tensor]], dtype: torch.dtype | None
+) -> dict[str, FilePart]:
     written: dict[str, FilePart] = {}
     for name, tensors in parts.items():
         path = folder / f"{name}.safetensors"
@@ -137,13 +144,14 @@ def _write_parts(folder: Path, parts: Mapping[str, Mapping[str, Tensor]], dtype:
     return written
 
 
-def _stored(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _stored(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     tensor = tensor.detach().cpu()
     if not tensor.is_floating_point():
         return tensor.contiguous().clone()
-    stored = tensor.to(dtype)
+    stored = tensor if dtype is None else tensor.to(dtype)
     if not bool(stored.isfinite().all()):
-        raise DataError("not_finite", f"tensor {name} has values that are NaN or beyond {dtype}: nothing is written")
+        limit = stored.dtype
+        raise DataError("not_finite", f"tensor {name} has values that are NaN or beyond {limit}: nothing is written")
     return stored.contiguous().clone()
 
 

@@ -16,12 +16,15 @@ COMMANDS: dict[str, str] = {
     "caption": "serving.cli:caption",
     "train": "training.cli:train",
     "evaluate": "training.cli:evaluate",
+    "data check": "training.cli_data:check",
     "models list": "models.cli_models:list_",
     "models show": "models.cli_models:show",
+    "models import": "models.cli_import:import_",
+    "models mix": "models.cli_mix:mix",
 }
 """Command -> "module:function"; the function's annotations are its arguments, its docstring is its help."""
 
-GROUPS: dict[str, str] = {"models": "List and inspect models."}
+GROUPS: dict[str, str] = {"data": "Look into data sets.", "models": "List and inspect models."}
 """First word of two-word commands -> help."""
 
 ROOT = "limner"

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from models.card import Measurement, ScorerCard, WeightsCard
+from models.card import Card, FilePart, Measurement, MixCard, ScorerCard
 from models.catalog import find_model, model_ids
 from models.errors import LimnerError
 from models.file_hashes import verify_files
+from models.mixing.references import verify_mix
 
 HEADLINES = ("cider", "r_at_1")
 """The measures that speak for a model in a list, most telling first."""
 
-Card = WeightsCard | ScorerCard
 ModelsDir = Annotated[Path | None, typer.Option(help="Folder of more models.", exists=True, file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -49,6 +49,8 @@ def show(
     entry = find_model(model, models_dir)
     if entry.path is not None:
         verify_files(entry.path, entry.card)
+        if isinstance(entry.card, MixCard):
+            verify_mix(entry.card, entry.path, models_dir)
     if as_json:
         facts = entry.card.model_dump(mode="json", exclude_none=True)
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
@@ -59,7 +61,7 @@ def show(
 
 
 def _facts(name: str, card: Card) -> dict[str, str | None]:
-    family = card.family if isinstance(card, WeightsCard) else None
+    family = None if isinstance(card, ScorerCard) else card.family
     return {
         "id": name,
         "kind": card.kind,
@@ -88,11 +90,13 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _card_lines(card: Card) -> Iterator[str]:
     named: list[tuple[str, object]] = [("id", card.id), ("kind", card.kind)]
-    if isinstance(card, WeightsCard):
+    if not isinstance(card, ScorerCard):
         named.append(("family", card.family))
     named += [("description", card.description), ("licence", card.licence)]
     if card.objective:
         named.append(("objective", _call(card.objective.name, card.objective.options)))
+    if isinstance(card, MixCard):
+        named += _mix_lines(card)
     if isinstance(card, ScorerCard):
         named.append(("score", f"{card.weight} * max(cos, 0), prefix {card.prefix!r}"))
         if card.score_range:
@@ -103,11 +107,24 @@ def _card_lines(card: Card) -> Iterator[str]:
     named += [("from", origin) for origin in card.origin]
     named += [(name, value) for name in ("seed", "git_revision") if (value := getattr(card, name)) is not None]
     named += [("measured", _measured(measurement)) for measurement in card.measurements]
-    hashes = [(name, part.sha256) for part in card.parts.values() if (name := getattr(part, "file", None))]
-    hashes += card.files.items()
-    named += [("file", f"{name} {sha256[:16]}… verified") for name, sha256 in hashes if sha256]
+    named += [("file", f"{name} {sha256[:16]}… verified") for name, sha256 in _hashes(card)]
     for key, value in named:
         yield f"{key:<12} {value}"
+
+
+def _mix_lines(card: MixCard) -> Iterator[tuple[str, str]]:
+    yield "base", f"{card.base.model} {card.base.sha256[:16]}… verified"
+    for name, direction in card.directions.items():
+        source = f"{direction.model} {direction.sha256[:16]}… verified"
+        yield "direction", f"{direction.coefficient:+g} {name}: {source}"
+
+
+def _hashes(card: Card) -> Iterator[tuple[str, str]]:
+    """sha256 of every file of the folder."""
+    for part in () if isinstance(card, MixCard) else card.parts.values():
+        if isinstance(part, FilePart):
+            yield part.file, part.sha256
+    yield from card.files.items()
 
 
 def _measured(measurement: Measurement) -> str:

@@ -25,14 +25,22 @@ def key_values(pairs: Sequence[str]) -> dict[str, Any]:
         RequestError: ``invalid_request`` for a word without ``=`` or a key given twice.
     """
     parsed: dict[str, Any] = {}
+    for key, value in key_texts(pairs).items():
+        try:
+            parsed[key] = json.loads(value)
+        except ValueError:
+            parsed[key] = value
+    return parsed
+
+
+def key_texts(pairs: Sequence[str]) -> dict[str, str]:
+    """``key=value`` words as a dict of texts. Raises as ``key_values`` does."""
+    parsed: dict[str, str] = {}
     for word in pairs:
         key, separator, value = word.partition("=")
         if not separator or not key:
             raise RequestError("invalid_request", f"{word!r} is not key=value")
         if key in parsed:
             raise RequestError("invalid_request", f"option {key!r} is given twice")
-        try:
-            parsed[key] = json.loads(value)
-        except ValueError:
-            parsed[key] = value
+        parsed[key] = value
     return parsed

@@ -57,11 +57,14 @@ class ClipScorer:
 
     def encode_images(self, images: Sequence[Image]) -> torch.Tensor:
         """Unit features (N, D) of RGB pictures from ``models.images.load_image``, by the model's own transform."""
-        passes = (
-            self.model.encode_image(torch.stack([self._preprocess(image) for image in part]).to(self.device))
-            for part in _parts(images, _IMAGES_PER_PASS)
-        )
-        return self._unit_rows(passes)
+        return self._unit_rows(self.project_images(part) for part in _parts(images, _IMAGES_PER_PASS))
+
+    def project_images(self, images: Sequence[Image]) -> torch.Tensor:
+        """Features (N, D) of RGB pictures as the model gives them, not normalised, in one pass."""
+        pixels = torch.stack([self._preprocess(image) for image in images]).to(self.device)
+        with torch.inference_mode():
+            features: torch.Tensor = self.model.encode_image(pixels).float().cpu()
+        return features
 
     def encode_texts(self, texts: Sequence[str], *, prefix: bool = True) -> torch.Tensor:
         """Unit features (N, D); a text longer than the context is cut, and its end token kept.
@@ -70,8 +73,7 @@ class ClipScorer:
             prefix: put ``self.prefix`` before each text, as CLIPScore does; retrieval does without.
         """
         passes = (
-            self.model.encode_text(self._tokens(part, prefix).to(self.device))
-            for part in _parts(texts, _TEXTS_PER_PASS)
+            self.model.encode_text(self.tokens(part, prefix).to(self.device)) for part in _parts(texts, _TEXTS_PER_PASS)
         )
         return self._unit_rows(passes)
 
@@ -80,8 +82,8 @@ class ClipScorer:
         if not texts:
             return 0
         context = int(self._tokenizer.context_length)
-        fits = self._tokens(texts, prefix)
-        longer = self._tokens(texts, prefix, context + 1)  # with room for one more, a cut text loses its end token here
+        fits = self.tokens(texts, prefix)
+        longer = self.tokens(texts, prefix, context + 1)  # with room for one more, a cut text loses its end token here
         return int((fits != longer[:, :context]).any(dim=1).sum())
 
     def clip_scores(self, image_features: torch.Tensor, text_features: torch.Tensor) -> torch.Tensor:
@@ -110,12 +112,31 @@ class ClipScorer:
         rows = image_features.repeat_interleave(torch.tensor(counts, dtype=torch.long), dim=0)
         return [scores.tolist() for scores in torch.split(self.clip_scores(rows, texts), counts)]
 
-    def _tokens(self, texts: Sequence[str], prefix: bool, context_length: int | None = None) -> torch.Tensor:
-        """Padded ids (N, context)."""
+    def tokens(self, texts: Sequence[str], prefix: bool, context_length: int | None = None) -> torch.Tensor:
+        """Padded ids (N, context) as the text encoder reads them."""
         lead = self.prefix if prefix else ""
         with self._tokenizer_lock:
             ids: torch.Tensor = self._tokenizer([lead + text for text in texts], context_length=context_length)
         return ids
+
+    def pieces(self, text: str) -> list[int]:
+        """Ids of a text alone, without start, end and padding."""
+        own = getattr(self._tokenizer, "tokenizer", None)  # open_clip wraps tokenizers of transformers
+        with self._tokenizer_lock:
+            ids: list[int] = self._tokenizer.encode(text) if own is None else own.encode(text, add_special_tokens=False)
+        return ids
+
+    @property
+    def unknown_piece(self) -> int | None:
+        """The id of text that the tokenizer has no piece for; None where it has pieces for any text."""
+        own = getattr(self._tokenizer, "tokenizer", None)
+        number: int | None = None if own is None else own.unk_token_id
+        return number
+
+    def vocabulary(self) -> dict[str, int]:
+        """Ids by piece."""
+        own = getattr(self._tokenizer, "tokenizer", None)
+        return dict(self._tokenizer.encoder if own is None else own.get_vocab())
 
     def _unit_rows(self, passes: Iterator[torch.Tensor]) -> torch.Tensor:
         """The passes' rows (N, D) at norm 1; cast to fp32 first, because a half-precision norm is off by much."""

@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from models.card import CARD_FILE, FilePart, ScorerCard, WeightsCard
+from models.card import CARD_FILE, Card, FilePart, MixCard
 from models.errors import CheckpointError
 
 
@@ -35,11 +35,11 @@ def verify(path: Path, expected: str) -> None:
         )
 
 
-def verify_files(folder: Path, card: WeightsCard | ScorerCard) -> None:
+def verify_files(folder: Path, card: Card) -> None:
     """Check every file that the card lists. Raises as ``verify`` and ``file_inside`` do."""
     for name, expected in card.files.items():
         verify(file_inside(folder, name), expected)
-    for part in card.parts.values():
+    for part in () if isinstance(card, MixCard) else card.parts.values():
         if isinstance(part, FilePart):
             verify(file_inside(folder, part.file), part.sha256)
 

@@ -46,9 +46,13 @@ class Caption:
 
 @dataclass(frozen=True)
 class TeacherForced:
-    """Outputs of one teacher-forced pass; what was not asked for is None."""
+    """Outputs of one teacher-forced pass; what was not asked for is None.
 
-    logits: torch.Tensor  # (R, T, V); position t predicts token t+1
+    Where only some positions were asked for, logits and states are (N, V) and (N, D), in the order of the rows.
+    """
+
+    logits: torch.Tensor | None  # (R, T, V); position t predicts token t+1
+    states: torch.Tensor | None = None  # (R, T, D): what the output layer turns into logits
     hidden_states: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, T, D)
     self_attentions: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, H, T, T)
     cross_attentions: tuple[torch.Tensor, ...] | None = None  # per decoder layer (R, H, T, S)
@@ -70,7 +74,8 @@ class Captioner(Protocol):
 
     family: ClassVar[str]
     capabilities: frozenset[str]
-    """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture)."""
+    """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture), ``packing`` (a row
+    of the teacher-forced pass may hold several captions)."""
     vocab_size: int
     start_id: int
     end_id: int
@@ -102,11 +107,22 @@ class Captioner(Protocol):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         *,
+        segments: torch.Tensor | None = None,
+        at: torch.Tensor | None = None,
+        output_logits: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> TeacherForced:
         """One teacher-forced pass over ``input_ids`` (R, T), which begin with the start token; R is a multiple of the
-        memory's B, with the captions of one image adjacent."""
+        memory's B, with the captions of one image adjacent.
+
+        Args:
+            attention_mask: (R, T), 1 for tokens and 0 for the padding on their right.
+            segments: (R, T), for families that can do ``packing``: a row holds several captions, whose tokens share a
+                number; -1 for padding. Each caption sees itself only, from position 0 on.
+            at: (R, T), bool: the positions whose logits and states are wanted; None: all.
+            output_logits: False saves the output layer, the costliest, for a caller that needs few logits.
+        """
 
     def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
         """Ids of each caption without start and end token, at most ``max_tokens``."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL.Image import Image
 
-from models.card import WeightsCard
+from models.card import MixCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.decoding.loop import decode
 from models.decoding.strategy import Strategy
@@ -39,7 +39,7 @@ class CaptionPipeline:
     """A loaded captioner, ready to use. Calls must not overlap: one thread owns it."""
 
     def __init__(
-        self, captioner: Captioner, *, model_id: str, card: WeightsCard, scorer: ClipScorer | None = None
+        self, captioner: Captioner, *, model_id: str, card: WeightsCard | MixCard, scorer: ClipScorer | None = None
     ) -> None:
         self.captioner = captioner
         self.model_id = model_id
@@ -142,7 +142,7 @@ def load_captioner(
     family: Any = resolve("captioner family", FAMILIES, entry.card.family)
     target = pick_device(device)
     options: dict[str, Any] = {"device": target, "dtype": pick_dtype(dtype, target)}
-    if entry.card.parts:  # a checkpoint of ours may share parts with other models of the same root
+    if isinstance(entry.card, MixCard) or entry.card.parts:  # ours: they may name other models of the same root
         options["models_dir"] = models_dir
     captioner: Captioner = family.load(entry.source, **options)
     return captioner

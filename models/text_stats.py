@@ -32,17 +32,31 @@ def distinct_words(texts: Iterable[str]) -> int:
 
 def repeats_ngram(text: str, n: int = 3) -> bool:
     """Whether some ``n`` words in a row come twice in the text, whatever their case; the two may overlap."""
+    return repeated_share(text, n) > 0
+
+
+def repeated_share(text: str, n: int = 3) -> float:
+    """Share, 0 to 1, of the runs of ``n`` words that stand in the text already, whatever their case."""
     if n < 1:
         raise ValueError(f"n must be at least 1, not {n}")
     folded = [word.casefold() for word in words(text)]
     ngrams = [tuple(folded[start : start + n]) for start in range(len(folded) - n + 1)]
-    return len(set(ngrams)) < len(ngrams)
+    return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def repetition_ratio(texts: Iterable[str], n: int = 3) -> float:
     """Share of the texts, 0 to 1, that ``repeats_ngram``; 0 where there are none."""
     repeats = [repeats_ngram(text, n) for text in texts]
     return sum(repeats) / len(repeats) if repeats else 0.0
+
+
+def without_repeats(text: str) -> str:
+    """The text without words that equal the one before them, its words split on whitespace and joined by one space.
+
+    What Lindh et al. (2018) do to captions before they measure them: "a man man in a hat" is "a man in a hat".
+    """
+    tokens = text.split()
+    return " ".join(token for before, token in zip([None, *tokens], tokens, strict=False) if token != before)
 
 
 def _stripped(token: str) -> str:

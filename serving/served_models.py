@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Self
 
-from models.card import WeightsCard
-from models.catalog import find_model
+from models.card import CaptionerCard
+from models.catalog import find_captioner
 from models.errors import UnknownNameError
 from serving.args import AppArgs
 
@@ -12,7 +12,7 @@ from serving.args import AppArgs
 class ServedModels:
     """Cards by model id in the order given at start; the first is the default."""
 
-    def __init__(self, cards: Mapping[str, WeightsCard]) -> None:
+    def __init__(self, cards: Mapping[str, CaptionerCard]) -> None:
         self.cards = cards
         self.default = next(iter(cards))
 
@@ -24,13 +24,8 @@ class ServedModels:
             UnknownNameError: ``unknown_model``, also for a scorer.
             CheckpointError: a folder is no model.
         """
-        cards: dict[str, WeightsCard] = {}
-        for model in args.models:
-            entry = find_model(model, args.models_dir)
-            if not isinstance(entry.card, WeightsCard):
-                raise UnknownNameError("unknown_model", f"{entry.id!r} is a {entry.card.kind}; a captioner is needed")
-            cards[entry.id] = entry.card
-        return cls(cards)
+        entries = [find_captioner(model, args.models_dir) for model in args.models]
+        return cls({entry.id: entry.card for entry in entries})
 
     def resolve(self, model: str | None) -> str:
         """The id that a request means.

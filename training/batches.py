@@ -1,16 +1,19 @@
-"""From examples to batches: packing, and an order of batches that is a function of the step alone."""
+"""From examples to batches, in an order that is a function of the step alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from models.families.compact import CompactCaptioner
+from models.families.base import TorchCaptioner
 from training.data import Example
 from training.features import FeatureCache
-from training.objectives import IGNORE, Batch
+from training.negatives import NegativeSampler
+from training.objectives.interface import Batch
+from training.rows import caption_ids, make_rows
 from training.seeds import seed_of
 
 Coordinate = tuple[int, int]
@@ -21,33 +24,57 @@ Coordinate = tuple[int, int]
 class Item:
     """One picture's features (C, h, w) and the token ids of its captions, start and end token included."""
 
+    index: int
     features: Tensor
     captions: list[list[int]]
+    negatives: list[list[int]] | None = None
+    """Captions of other pictures."""
 
 
 class CaptionItems(Dataset[Item]):
-    """Items by (epoch, example); the view of the picture is drawn anew every epoch."""
+    """Items by (epoch, example); view, captions and negatives of the picture are drawn anew every epoch."""
 
     def __init__(
         self,
-        captioner: CompactCaptioner,
+        captioner: TorchCaptioner,
         examples: Sequence[Example],
         cache: FeatureCache,
         *,
         max_tokens: int,
         seed: int,
+        captions_per_image: int | None = None,
+        negatives: NegativeSampler | None = None,
     ) -> None:
         self._cache = cache
         self._seed = seed
-        self._captions = [_ids(captioner, example.captions, max_tokens) for example in examples]
+        self._ids = [example.image_id for example in examples]
+        self._captions = [caption_ids(captioner, example.captions, max_tokens) for example in examples]
+        self._per_image = captions_per_image
+        self._negatives = negatives
 
     def __len__(self) -> int:
         return len(self._captions)
 
+    def image_id(self, index: int) -> str:
+        """The id of a picture, for messages."""
+        return self._ids[index]
+
     def __getitem__(self, coordinate: Coordinate) -> Item:
         epoch, index = coordinate
         view = seed_of(self._seed, "epoch view", epoch, index) % self._cache.views
-        return Item(self._cache.get(index, view), self._captions[index])
+        captions = self._drawn(epoch, index)
+        negatives = None
+        if self._negatives is not None:
+            drawn = self._negatives.draw(epoch, index, len(captions))
+            negatives = [self._captions[other][number] for other, number in drawn]
+        return Item(index, self._cache.get(index, view), captions, negatives)
+
+    def _drawn(self, epoch: int, index: int) -> list[list[int]]:
+        captions = self._captions[index]
+        if self._per_image is None or len(captions) <= self._per_image:
+            return captions
+        rng = np.random.default_rng(seed_of(self._seed, "captions", epoch, index))
+        return [captions[number] for number in rng.permutation(len(captions))[: self._per_image]]
 
 
 class StepBatches(Sampler[list[Coordinate]]):
@@ -75,25 +102,17 @@ class StepBatches(Sampler[list[Coordinate]]):
                 yield [(epoch, index) for index in chosen]
 
 
-def collate(items: Sequence[Item]) -> dict[str, Batch]:
-    """The items as one batch, under the name that the trained module takes it by."""
-    length = max(sum(len(ids) - 1 for ids in item.captions) for item in items)
-    input_ids = torch.zeros(len(items), length, dtype=torch.long)
-    labels = torch.full((len(items), length), IGNORE)
-    segments = torch.full((len(items), length), -1)
-    for row, item in enumerate(items):
-        at = 0
-        for number, ids in enumerate(item.captions):
-            end = at + len(ids) - 1
-            input_ids[row, at:end] = torch.tensor(ids[:-1])
-            labels[row, at:end] = torch.tensor(ids[1:])
-            segments[row, at:end] = number
-            at = end
-    return {"batch": Batch(torch.stack([item.features for item in items]), input_ids, labels, segments)}
+def collator(*, packed: bool) -> Callable[[Sequence[Item]], dict[str, Batch]]:
+    """What makes a batch of items, under the name that the trained module takes it by."""
 
+    def collate(items: Sequence[Item]) -> dict[str, Batch]:
+        negatives = [item.negatives for item in items if item.negatives is not None]
+        batch = Batch(
+            images=torch.tensor([item.index for item in items]),
+            features=torch.stack([item.features for item in items]),
+            captions=make_rows([item.captions for item in items], packed=packed),
+            negatives=make_rows(negatives, packed=packed) if negatives else None,
+        )
+        return {"batch": batch}
 
-def _ids(captioner: CompactCaptioner, captions: Sequence[str], max_tokens: int) -> list[list[int]]:
-    """Ids of each caption between start and end token. A caption that is cut keeps its end token: a model that never
-    sees one in long captions does not learn to stop."""
-    tokens = captioner.tokenize(list(captions), max_tokens)
-    return [[captioner.start_id, *ids, captioner.end_id] for ids in tokens]
+    return collate

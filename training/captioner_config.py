@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from models.card import DataSource, Named
 from training.augment import ViewOptions
 from training.data import DataReport
+from training.uncertain import UncertainPairs
 
 
 class _Settings(BaseModel):
@@ -20,6 +21,8 @@ class DataSettings(_Settings):
     terms: str
     format: str = "karpathy"
     options: dict[str, Any]
+    uncertain: UncertainPairs | None = None
+    """Train on these pairs only."""
 
     def source(self, report: DataReport) -> DataSource:
         """The training split as a card tells of it."""
@@ -58,7 +61,9 @@ class TrainSettings(_Settings):
     max_caption_tokens: int = Field(default=28, ge=4)
     learning_rate: float = Field(default=8e-4, gt=0)
     vision_learning_rate: float = Field(default=1e-4, ge=0)
-    """Of the encoder's last convolution; 0 freezes it."""
+    """Of the encoder, a compact captioner's last blocks; 0 freezes it."""
+    captions_per_image: int | None = Field(default=None, ge=1)
+    """Captions of a picture in a step, drawn anew each time; None: all."""
     final_rate: float = Field(default=0.02, ge=0, le=1)
     warmup_steps: int = Field(default=300, ge=0)
     weight_decay: float = Field(default=0.05, ge=0)
@@ -69,12 +74,37 @@ class TrainSettings(_Settings):
     save_every_steps: int | None = Field(default=None, ge=1)
     """None: once an epoch."""
     log_every_steps: int = Field(default=50, ge=1)
+    patience: int | None = Field(default=None, ge=1)
+    """Validations without a better one after which training stops; None: it runs to its end."""
+
+
+ValidationValue = Literal[
+    "nll",
+    "bleu1",
+    "bleu2",
+    "bleu3",
+    "bleu4",
+    "cider",
+    "mean_words",
+    "repetition",
+    "cut",
+    "clip_score",
+    "r_at_1",
+    "r_at_5",
+    "r_at_10",
+    "mean_rank",
+    "median_rank",
+]
+"""What ``training.validation`` measures."""
 
 
 class SelectSettings(_Settings):
     """How the best weights are told, on the validation split."""
 
-    metric: Literal["bleu1", "bleu2", "bleu3", "bleu4", "cider"] = "cider"
+    metric: ValidationValue = "cider"
+    """Those after ``cut`` need a scorer."""
+    mode: Literal["max", "min"] = "max"
+    scorer: str | None = None
     decode: Named = Named(name="beam", options={"beams": 3})
 
 
@@ -86,15 +116,26 @@ class CaptionerConfig(_Settings):
     licence: str
     seed: int = 0
     data: DataSettings
+    init: str | None = None
+    """The captioner to start from: a model id, a folder or a hub id; None: a new compact one."""
     model: ModelSettings = ModelSettings()
+    """Of a new captioner; of an old one only the dropout."""
     word_vectors: Literal["minilm", "random"] = "minilm"
-    """What the word pieces start from. The encoder starts from ImageNet weights, the rest of the decoder at random."""
+    """What a new captioner's word pieces start from. Its encoder starts from ImageNet weights, the rest at random."""
     objective: Named = Named(name="mle")
     views: ViewOptions = ViewOptions()
     train: TrainSettings
     select: SelectSettings = SelectSettings()
     decoding: Named | None = None
     """How the finished captioner decodes where nobody says how; None: the default strategy."""
+
+    @field_validator("model")
+    @classmethod
+    def _old_sizes_stay(cls, model: ModelSettings, info: ValidationInfo) -> ModelSettings:
+        changed = sorted(model.model_fields_set - {"dropout", "feature_dropout"})
+        if info.data.get("init") and changed:
+            raise ValueError(f"{', '.join(changed)} cannot change: the captioner starts from {info.data['init']!r}")
+        return model
 
     @field_validator("train")
     @classmethod

@@ -1,7 +1,7 @@
-"""The task ``captioner``: trains a compact captioner and writes its checkpoint folder."""
+"""The task ``captioner``: trains a captioner and writes its checkpoint folder."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +10,39 @@ import yaml
 from torch import nn
 from transformers import TrainingArguments
 
-from models.card import FilePart, Measurement, WeightsCard
+from models.clip_scorer import load_scorer
 from models.decoding import parse_decode
-from models.families.compact import CompactCaptioner
-from models.families.compact.config import CompactConfig
+from models.families.base import TorchCaptioner
 from training.augment import ViewOptions
 from training.averaging import trained_tensors
-from training.batches import CaptionItems, StepBatches
+from training.batches import CaptionItems, StepBatches, collator
+from training.caption_trainer import CaptionTrainer, TrainedModule
+from training.captioner_card import card_maker
 from training.captioner_config import CaptionerConfig, TrainSettings
-from training.data import Dataset, Example, read_dataset
+from training.data import Example, read_dataset
 from training.features import FeatureCache, build_cache
-from training.git_revision import git_revision
-from training.objectives import build_objective
-from training.packages import bert_vocabulary, load_imagenet, word_piece_vectors
+from training.negatives import NegativeSampler, nearest_images
+from training.objectives import choose_objective
+from training.objectives.interface import Resources
+from training.resources import build_resources, scorer_features
 from training.run_folder import claim
-from training.tokenizer import build_tokenizer
-from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
-from training.validation import Validation
+from training.starting_point import starting_captioner
+from training.trainer import checkpoints, load_best, read_best
+from training.uncertain import keep_pairs
+from training.validation import Validation, ValidationScorer
 
 logger = logging.getLogger(__name__)
 
 
 class CaptionerTask:
-    """One training run of a compact captioner."""
+    """One training run of a captioner."""
 
     Config = CaptionerConfig
 
     def __init__(self, config: CaptionerConfig) -> None:
         self.config = config
-        # Built now, so that wrong options are told at once and not after the features are computed.
-        self._objective = build_objective(config.objective.name, config.objective.options)
+        # Checked now, so that wrong options are told at once and not after the features are computed.
+        self._objective = choose_objective(config.objective.name, config.objective.options)
         self._strategy = parse_decode(None, config.select.decode)
         parse_decode(None, config.decoding)
 
@@ -49,80 +52,96 @@ class CaptionerTask:
         Raises:
             DataError: the data cannot be used, or the loss is not finite.
             ImageError: a picture cannot be read.
+            CheckpointError: the captioner to start from, a teacher or a scorer cannot be loaded.
             MissingDependencyError: a package with the weights to start from, or Java where asked for, is absent.
         """
-        settings = self.config.train
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
-        torch.manual_seed(self.config.seed)
+        config = self.config
+        if config.train.threads:
+            torch.set_num_threads(config.train.threads)
+        torch.manual_seed(config.seed)
         claim(out, self._resolved())
         self._features_folder = out.parent / "features"  # runs side by side share it
-        dataset = read_dataset(self.config.data.format, self.config.data.options, splits=["train", "val"])
+        dataset = read_dataset(config.data.format, config.data.options, splits=["train", "val"])
         logger.info("data: %s", dataset.report.summary())
-        train, val = dataset.split("train"), dataset.split("val")
-        captioner = self._build(train)
-        trainer = self._trainer(out, captioner, train, val)
+        train, val = self._kept(dataset.split("train")), dataset.split("val")
+        captioner = starting_captioner(config, train)
+        resources = build_resources(self._objective, captioner, train, config.seed, self._features_folder)
+        module = TrainedModule(captioner, self._objective.build(resources))
+        trainer = self._trainer(out, module, resources, train, val)
         found = checkpoints(out)
         if not found or found[-1].name != f"checkpoint-{len(trainer.batches)}":
             trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
-        load_best(out, trainer.module)
+        load_best(out, module)
         best = read_best(out)
         assert best is not None  # the last step of a run always validates
-        folder = out / self.config.id
-        captioner.eval().save(folder, self._card_maker(dataset, best["values"]), {"recipe.yaml": self._resolved()})
+        folder = out / config.id
+        make_card = card_maker(config, captioner.family, dataset, best["values"])
+        captioner.eval().save(folder, make_card, {"recipe.yaml": self._resolved()})
         return folder
+
+    def _kept(self, train: Sequence[Example]) -> Sequence[Example]:
+        pairs = self.config.data.uncertain
+        if pairs is None:
+            return train
+        scorer = load_scorer(pairs.scorer)
+        kept = keep_pairs(train, pairs, scorer, scorer_features(self._features_folder, scorer, train))
+        count = sum(len(example.captions) for example in kept)
+        logger.info("%d captions of %d pictures are kept by the entropy of their retrieval", count, len(kept))
+        return kept
 
     def _resolved(self) -> str:
         return yaml.safe_dump({"task": "captioner", **self.config.model_dump(mode="json")}, sort_keys=False)
 
-    def _build(self, train: Sequence[Example]) -> CompactCaptioner:
-        model = self.config.model
-        captions = (caption for example in train for caption in example.captions)
-        tokenizer = build_tokenizer(
-            captions, bert_vocabulary(), min_count=model.min_piece_count, always=model.keep_pieces_of
-        )
-        fields = {name: value for name, value in model.model_dump().items() if name in CompactConfig.model_fields}
-        config = CompactConfig(vocab_size=tokenizer.get_vocab_size(), **fields)
-        captioner = CompactCaptioner(config, tokenizer, model.dropout)
-        captioner.model.feature_dropout.p = model.feature_dropout
-        if self.config.word_vectors == "minilm":
-            numbers = tokenizer.get_vocab()
-            pieces = sorted(numbers, key=numbers.__getitem__)
-            captioner.model.token_embedding.weight.data.copy_(word_piece_vectors(pieces, config.width))
-        load_imagenet(captioner.model.vision, model.vision)
-        captioner.model.vision.to(memory_format=torch.channels_last)
-        captioner.model.vision.requires_grad_(False)
-        if self.config.train.vision_learning_rate:
-            captioner.model.vision.top.requires_grad_(True)
-        return captioner
-
     def _trainer(
-        self, out: Path, captioner: CompactCaptioner, train: Sequence[Example], val: Sequence[Example]
+        self,
+        out: Path,
+        module: TrainedModule,
+        resources: Resources,
+        train: Sequence[Example],
+        val: Sequence[Example],
     ) -> CaptionTrainer:
-        config, settings = self.config, self.config.train
-        plain = config.views.model_copy(update={"count": 1})
-        caches = (self._cache(captioner, train, config.views), self._cache(captioner, val, plain))
-        items, val_items = (
-            CaptionItems(captioner, examples, cache, max_tokens=settings.max_caption_tokens, seed=config.seed)
-            for examples, cache in zip((train, val), caches, strict=True)
-        )
+        config, settings, captioner = self.config, self.config.train, module.captioner
+        train_cache = self._cache(captioner, train, config.views)
+        val_cache = self._cache(captioner, val, config.views.model_copy(update={"count": 1}))
+        shared: dict[str, Any] = {"max_tokens": settings.max_caption_tokens, "seed": config.seed}
+        negatives = self._negatives(train, resources)
+        per_image = settings.captions_per_image
+        items = CaptionItems(captioner, train, train_cache, captions_per_image=per_image, negatives=negatives, **shared)
+        val_items = CaptionItems(captioner, val, val_cache, **shared)
         batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
-        validation = Validation(val_items, caches[1], val, self._strategy)
-        module = TrainedModule(captioner, self._objective)
         return CaptionTrainer(
             module,
             self._arguments(out, batches.steps_per_epoch),
             items,
             batches,
-            validation,
+            Validation(val_items, val_cache, val, self._strategy, self._scorer(val)),
+            collate=collator(packed="packing" in captioner.capabilities),
             groups=_parameter_groups(module, settings),
             average_decay=settings.average_decay,
-            select_by=config.select.metric,
+            select=config.select,
+            patience=settings.patience,
         )
 
-    def _cache(self, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions) -> FeatureCache:
+    def _cache(self, captioner: TorchCaptioner, examples: Sequence[Example], views: ViewOptions) -> FeatureCache:
         logger.info("features: %d pictures x %d views", len(examples), views.count)
         return build_cache(self._features_folder, captioner, examples, views, self.config.seed)
+
+    def _negatives(self, train: Sequence[Example], resources: Resources) -> NegativeSampler | None:
+        options = self._objective.negatives
+        if options is None:
+            return None
+        nearest = None
+        if options.hard_share:
+            assert resources.image_features is not None
+            unit = nn.functional.normalize(resources.image_features, dim=-1)
+            nearest = nearest_images(unit, options.neighbours)
+        return NegativeSampler(train, options, self.config.seed, nearest)
+
+    def _scorer(self, val: Sequence[Example]) -> ValidationScorer | None:
+        if self.config.select.scorer is None:
+            return None
+        scorer = load_scorer(self.config.select.scorer)
+        return ValidationScorer(scorer, scorer_features(self._features_folder, scorer, val))
 
     def _arguments(self, out: Path, steps_per_epoch: int) -> TrainingArguments:
         settings = self.config.train
@@ -147,41 +166,13 @@ class CaptionerTask:
             remove_unused_columns=False,
         )
 
-    def _card_maker(self, dataset: Dataset, values: Mapping[str, float]) -> Any:
-        config, report = self.config, dataset.report
-        source = config.data.source(report)
-        measured = Measurement(
-            split="val", images=report.images["val"], values=dict(values), decoding=config.select.decode
-        )
 
-        def make(parts: dict[str, FilePart], files: dict[str, str]) -> WeightsCard:
-            return WeightsCard(
-                id=config.id,
-                description=config.description,
-                licence=config.licence,
-                family=CompactCaptioner.family,
-                decoding=config.decoding,
-                objective=config.objective,
-                data=[source],
-                origin=[
-                    f"{config.model.vision}, ImageNet weights (Apache-2.0)",
-                    "BERT-uncased word pieces, all-MiniLM-L6-v2 word vectors (Apache-2.0)",
-                ],
-                seed=config.seed,
-                git_revision=git_revision(),
-                measurements=[measured],
-                files=files,
-                parts=dict(parts),
-            )
-
-        return make
-
-
-def _parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
+def _parameter_groups(module: TrainedModule, settings: TrainSettings) -> list[dict[str, Any]]:
     """Matrices with weight decay, vectors without, the encoder's at a rate of their own."""
+    encoder = {id(parameter) for parameter in module.captioner.train_encoder(bool(settings.vision_learning_rate))}
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for name, parameter in trained_tensors(module).items():
-        groups.setdefault(("vision." in name, parameter.ndim > 1), []).append(parameter)
+    for parameter in trained_tensors(module).values():
+        groups.setdefault((id(parameter) in encoder, parameter.ndim > 1), []).append(parameter)
     return [
         {
             "params": parameters,

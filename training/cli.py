@@ -81,13 +81,17 @@ def train(
     settings: Annotated[list[str] | None, typer.Argument(help="Overrides, dotted key=value.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/ and the recipe's name.")] = None,
 ) -> None:
-    """Train what a recipe describes. A run that was interrupted goes on where its last checkpoint is."""
+    """Train what a recipe describes, after the recipes that it needs. An interrupted run goes on where it was."""
     import logging
 
-    from training.recipe import build_task, read_recipe
+    from training.recipe import build_task, read_recipe, recipes_before
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    task = build_task(read_recipe(recipe, settings or ()))
+    plan = read_recipe(recipe, settings or ())
+    earlier = recipes_before(plan)
+    task = build_task(plan)  # checked before hours are spent on what it needs
+    for needed in earlier:
+        train(needed)
     finished = task.run(out or Path("runs") / recipe.stem)
     typer.echo(f"wrote {finished}")
 

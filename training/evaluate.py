@@ -19,7 +19,7 @@ from models.interfaces import Caption
 from models.pipeline import CaptionPipeline, load_pipeline
 from training.data import Example
 from training.data.selection import Progress, Selection, image_batches
-from training.metrics import METRICS, build_metrics
+from training.metrics import available_metrics, build_metrics
 from training.metrics.interface import Metric, MetricInputs, Need, ScorerFeatures
 from training.metrics.measure import check_needs, measure, pair, tokenize_pairs
 from training.metrics.tokenizer import Tokenizer, choose_tokenizer
@@ -52,7 +52,7 @@ def evaluate(
         LimnerError: whatever is wrong with names, options, data, images or weights. All but the images is checked
             before the first caption is generated, Java included.
     """
-    chosen = _choose_metrics(metrics, scored=bool(scorers))
+    chosen = _choose_metrics(metrics, scored=bool(scorers), java=tokenizer != "python")
     needs_tokens = any("references" in metric.needs for metric in chosen.values())
     cutter = choose_tokenizer(tokenizer) if needs_tokens else None
     strategy = parse_decode(decode, find_captioner(model, models_dir).card.decoding)
@@ -142,13 +142,13 @@ def _where(device: str, dtype: str) -> dict[str, str]:
     return {"device": str(chosen), "dtype": str(pick_dtype(dtype, chosen)).removeprefix("torch.")}
 
 
-def _choose_metrics(specs: Sequence[str | Mapping[str, Any]] | None, *, scored: bool) -> dict[str, Metric]:
+def _choose_metrics(specs: Sequence[str | Mapping[str, Any]] | None, *, scored: bool, java: bool) -> dict[str, Metric]:
     """The metrics asked for, or all that can be computed."""
     given: set[Need] = {"references", "finish_reasons"}
     if scored:
         given.add("scorer")
     if specs is None:
-        return {name: metric for name, metric in build_metrics(list(METRICS)).items() if metric.needs <= given}
+        return available_metrics(given, java=java)[0]
     chosen = build_metrics(specs)
     check_needs(chosen, given)
     return chosen
@@ -178,7 +178,7 @@ def _features(scorer: ClipScorer, captions: Sequence[str], images: Sequence[torc
 def _row(example: Example, caption: Caption) -> dict[str, Any]:
     return {
         "image_id": example.image_id,
-        "file": example.path.name,
+        "file": example.file_name,
         "caption": caption.text,
         "logprob": caption.logprob,
         "tokens": caption.tokens,

@@ -5,14 +5,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.lib.format import open_memmap
 from torch import Tensor
 
-from models.families.compact import CompactCaptioner
-from models.images import read_image
+from models.families.base import TorchCaptioner
 from training.augment import ViewOptions, make_view
 from training.data import Example
 
@@ -20,7 +20,7 @@ _IMAGES_PER_PASS = 4
 
 
 class FeatureCache:
-    """Stem features (C, h, w), fp16, of every view of every picture, in one file that is mapped into memory."""
+    """Stem features (...), fp16, of every view of every picture, in one file that is mapped into memory."""
 
     def __init__(self, path: Path) -> None:
         self._array = np.load(path, mmap_mode="r")
@@ -30,16 +30,16 @@ class FeatureCache:
         return int(self._array.shape[0])
 
     def get(self, index: int, view: int) -> Tensor:
-        """Features (C, h, w), fp32, of one view of picture ``index``."""
+        """Features (...), fp32, of one view of picture ``index``."""
         return torch.from_numpy(np.asarray(self._array[index, view], dtype=np.float32))
 
     def batch(self, start: int, stop: int) -> Tensor:
-        """Features (B, C, h, w), fp32, of the plain view of the pictures from ``start`` to before ``stop``."""
+        """Features (B, ...), fp32, of the plain view of the pictures from ``start`` to before ``stop``."""
         return torch.from_numpy(np.asarray(self._array[start:stop, 0], dtype=np.float32))
 
 
 def build_cache(
-    folder: Path, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int
+    folder: Path, captioner: TorchCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int
 ) -> FeatureCache:
     """The cache of these pictures under this encoder, computed now unless the folder has it.
 
@@ -61,9 +61,7 @@ def build_cache(
     return FeatureCache(path)
 
 
-def _compute(
-    path: Path, captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int
-) -> None:
+def _compute(path: Path, captioner: TorchCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int) -> None:
     array: np.memmap | None = None
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
         for start in range(0, len(examples), _IMAGES_PER_PASS):
@@ -78,21 +76,26 @@ def _compute(
         array.flush()
 
 
-def _views(captioner: CompactCaptioner, example: Example, views: ViewOptions, seed: int) -> list[Tensor]:
-    image = read_image(example.path).image
+def _views(captioner: TorchCaptioner, example: Example, views: ViewOptions, seed: int) -> list[Tensor]:
+    image = example.load().image
     return [
         captioner.preprocess(make_view(image, number, views, seed, example.image_id)) for number in range(views.count)
     ]
 
 
-def _key(captioner: CompactCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int) -> str:
+def _key(captioner: TorchCaptioner, examples: Sequence[Example], views: ViewOptions, seed: int) -> str:
     """A name that changes with anything that the features depend on."""
     digest = hashlib.sha256()
-    for name, tensor in captioner.model.vision.stem.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
-    digest.update(json.dumps([captioner.config.image_size_px, seed, views.model_dump()]).encode())
+    for parameter in captioner.frozen_encoder():
+        digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(json.dumps([captioner.preprocessing(), seed, views.model_dump()]).encode())
+    example_digest(digest, examples)
+    return digest.hexdigest()[:24]
+
+
+def example_digest(digest: Any, examples: Sequence[Example]) -> None:
+    """Take into a ``hashlib`` digest which picture files these are, in their order."""
     for example in examples:
         stat = example.path.stat()
-        digest.update(f"{example.image_id}\0{example.path.name}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:24]
+        name = f"{example.image_id}\0{example.file_name}\0{stat.st_size}\0{stat.st_mtime_ns}\n"
+        digest.update(name.encode())

@@ -18,6 +18,10 @@ TASKS = {
 }
 
 
+_VARIANTS = ("objective", "decoding", "decode")
+"""Settings with a name and options: the options of one variant mean nothing to another."""
+
+
 class Task(Protocol):
     """A kind of training run; the recipe's ``task`` names it."""
 
@@ -32,14 +36,59 @@ class Task(Protocol):
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The recipe as plain data. ``overrides`` are dotted ``key=value`` words, their values YAML.
 
-    A name without a folder that does not exist here, such as ``concise.yaml``, means one that limner ships.
+    A name without a folder that does not exist here, such as ``concise.yaml``, means one that limner ships. A recipe
+    that ``extends`` another, named likewise or beside it, has that one's settings where it has none of its own.
 
     Raises:
         DataError: ``bad_recipe``, the file cannot be read or is no mapping, or an override does not fit it.
     """
+    recipe = _read_extended(path, ())
+    for word in overrides:
+        _override(recipe, word)
+    return recipe
+
+
+def recipes_before(recipe: dict[str, Any]) -> list[Path]:
+    """The recipes that must have been trained before this one, taken out of it (``after``).
+
+    Raises:
+        DataError: ``bad_recipe``, they are no list of names.
+    """
+    names = recipe.pop("after", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError("bad_recipe", f"after must be a list of recipes, not {names!r}")
+    return [Path(name) for name in names]
+
+
+def _read_extended(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if path.name == str(path) and not path.exists():
         shipped = Path(str(files("training") / "recipes" / path.name))
         path = shipped if shipped.exists() else path
+    if path.resolve() in seen:
+        raise DataError("bad_recipe", f"{path} extends itself")
+    recipe = _read_file(path)
+    parent = recipe.pop("extends", None)
+    if parent is None:
+        return recipe
+    if not isinstance(parent, str):
+        raise DataError("bad_recipe", f"{path}: extends must name one recipe, not {parent!r}")
+    beside = path.parent / parent
+    inherited = _read_extended(beside if beside.exists() else Path(parent), (*seen, path.resolve()))
+    return _merged(inherited, recipe)
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """``over`` on top of ``under``, group by group; a variant replaces another as a whole."""
+    merged = dict(under)
+    for key, value in over.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict) and key not in _VARIANTS:
+            value = _merged(old, value)
+        merged[key] = value
+    return merged
+
+
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -48,8 +97,6 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise DataError("bad_recipe", f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(recipe, dict):
         raise DataError("bad_recipe", f"{path} holds no mapping of settings")
-    for word in overrides:
-        _override(recipe, word)
     return recipe
 
 

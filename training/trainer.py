@@ -1,51 +1,46 @@
-"""``transformers.Trainer`` around an objective: what is ours is the loss, the seeding and how checkpoints are kept."""
+"""``transformers.Trainer`` around a module with a loss: what is ours is the seeding and how checkpoints are kept."""
 
 import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import safetensors.torch
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from models.checkpoints import replace_folder
 from models.errors import DataError
-from models.families.compact import CompactCaptioner
 from training.averaging import WeightAverage, trained_tensors
-from training.batches import CaptionItems, StepBatches, collate
-from training.objectives import Batch, Objective
 from training.seeds import seed_of
-from training.validation import Validation
 
 logger = logging.getLogger(__name__)
 
 _TRAINED_FILE = "trained.safetensors"
 _AVERAGE_FILE = "average.safetensors"
-_BEST_FOLDER = "best"
+_STATE_FILE = "objective.safetensors"
+_BEST_FILE = "best.safetensors"
 _KEPT_CHECKPOINTS = 2
 
 
-class TrainedModule(nn.Module):
-    """A captioner and its objective as the one module that the trainer calls."""
+class Selection(Protocol):
+    """Which validation is the best."""
 
-    def __init__(self, captioner: CompactCaptioner, objective: Objective) -> None:
-        super().__init__()
-        self.captioner = captioner
-        self.objective = objective
+    @property
+    def metric(self) -> str: ...
 
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        loss = self.objective(self.captioner, batch)
-        return {"loss": loss.total, **loss.parts}
+    @property
+    def mode(self) -> Literal["max", "min"]: ...
 
 
-class CaptionTrainer(Trainer):
-    """Trains a captioner; the weights that are validated and kept are the moving average.
+class StepTrainer(Trainer):
+    """Trains a module whose forward gives ``loss`` and its parts; what is validated and kept is the moving average.
 
     Every random draw of a step is seeded by (seed, step), and checkpoints appear by renaming: a run that is killed and
     started again ends in the same weights, bit for bit on a CPU with the same number of threads.
@@ -53,47 +48,60 @@ class CaptionTrainer(Trainer):
 
     def __init__(
         self,
-        module: TrainedModule,
+        module: nn.Module,
         args: TrainingArguments,
-        items: CaptionItems,
-        batches: StepBatches,
-        validation: Validation,
+        dataset: Any,
+        validate: Callable[[], dict[str, float]],
         *,
         groups: list[dict[str, Any]],
         average_decay: float,
-        select_by: str,
+        select: Selection,
+        patience: int | None = None,
     ) -> None:
-        super().__init__(model=module, args=args, train_dataset=items, eval_dataset=items, data_collator=collate)
+        """``validate`` measures the module as it stands; ``patience`` is in validations."""
+        super().__init__(model=module, args=args, train_dataset=dataset, eval_dataset=dataset)
         self.remove_callback(PrinterCallback)
         self.module = module
         self.average = WeightAverage(module, average_decay)
         self.add_callback(_Averaging(self.average))
-        self._items = items
-        self.batches = batches
-        self._validation = validation
+        self._validate = validate
         self._groups = groups
-        self._select_by = select_by
+        self._select = select
+        self._patience = patience
         self._saving_to: str | None = None
-
-    def get_train_dataloader(self) -> Any:
-        loader = DataLoader(self._items, batch_sampler=self.batches, collate_fn=collate)
-        return self.accelerator.prepare(loader)
+        self._progress = _Progress()
 
     def create_optimizer(self, *_: Any) -> Any:
         self.optimizer = torch.optim.AdamW(self._groups, lr=self.args.learning_rate, betas=(0.9, 0.98))
         return self.optimizer
 
-    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+    # --- steps --------------------------------------------------------------------------------------------------
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
         torch.manual_seed(seed_of(self.args.seed, "step", self.state.global_step))
-        loss: Tensor = super().training_step(*args, **kwargs)
+        loss: Tensor = super().training_step(model, inputs, *args, **kwargs)
         if not torch.isfinite(loss):
-            raise DataError("not_finite", f"the loss is {float(loss)} at step {self.state.global_step}: lower the rate")
+            of = self.name_batch(inputs)
+            raise DataError(
+                "not_finite", f"the loss is {float(loss)} at step {self.state.global_step}{of}: lower the rate"
+            )
         return loss
 
-    def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        return {"batch": inputs["batch"].to(self.args.device)}
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
+        outputs = model(**inputs)
+        self._progress.add({name: part for name, part in outputs.items() if name != "loss"}, self.count_tokens(inputs))
+        return outputs["loss"]
+
+    def name_batch(self, inputs: dict[str, Any]) -> str:
+        """What is in a batch, for an error message; empty where nothing is to be said."""
+        return ""
+
+    def count_tokens(self, inputs: dict[str, Any]) -> int:
+        """Target tokens of a batch, for the speed in the log."""
+        return 0
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        logs = {**logs, **(self._progress.take() if "loss" in logs else {})}
         super().log(logs, *args, **kwargs)
         logger.info("step %d/%d: %s", self.state.global_step, self.state.max_steps, json.dumps(logs))
 
@@ -102,33 +110,54 @@ class CaptionTrainer(Trainer):
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validate the averaged weights, and keep them when they are the best so far."""
         with self.average.applied():
-            values = self._validation.run(self.module.captioner)
+            values = self._validate()
         metrics = {f"eval_{name}": value for name, value in values.items()}
         self.log(metrics)
-        best = read_best(Path(str(self.args.output_dir)))
-        if best is None or values[self._select_by] > best["values"][self._select_by]:
+        if self._select.metric not in values:
+            raise DataError("bad_recipe", f"select.metric {self._select.metric!r} is none of: {', '.join(values)}")
+        best = read_best(self._out)
+        if best is None or self._better(values, best["values"]):
             self._keep_best(values)
+        elif self._patience and self._validations_since(best["step"]) >= self._patience:
+            logger.info("no better validation since step %d: training stops", best["step"])
+            self.control.should_training_stop = True
         self.control.should_evaluate = False  # the trainer would validate the last step again at the end of the epoch
         return metrics
 
+    @property
+    def _out(self) -> Path:
+        return Path(str(self.args.output_dir))
+
+    def _better(self, values: Mapping[str, float], than: Mapping[str, float]) -> bool:
+        name = self._select.metric
+        return values[name] > than[name] if self._select.mode == "max" else values[name] < than[name]
+
+    def _validations_since(self, step: int) -> int:
+        return (self.state.global_step - step) // int(self.args.eval_steps or 1)
+
     def _keep_best(self, values: Mapping[str, float]) -> None:
-        folder = Path(str(self.args.output_dir)) / _BEST_FOLDER
-        draft = folder.with_name(f".{_BEST_FOLDER}.partial")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        safetensors.torch.save_file(self.average.tensors, draft / _AVERAGE_FILE)
+        path = self._out / _BEST_FILE
+        draft = path.with_name(f".{path.name}.partial")
         record = {"step": self.state.global_step, "values": dict(values)}
-        (draft / "best.json").write_text(json.dumps(record), encoding="utf-8")
-        replace_folder(draft, folder)
+        safetensors.torch.save_file(self.average.tensors, draft, metadata={"best": json.dumps(record)})
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)  # one move: a kill leaves the old best or the new one
 
     # --- checkpoints --------------------------------------------------------------------------------------------
+
+    def further_state(self) -> dict[str, Tensor]:
+        """What a resumed run needs beyond weights and optimizer."""
+        return {}
+
+    def restore_further_state(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from ``further_state`` of an earlier run."""
 
     def _get_output_dir(self, trial: Any) -> str:
         return self._saving_to or str(super()._get_output_dir(trial))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        out = Path(str(self.args.output_dir))
-        draft = out / ".checkpoint.partial"
+        draft = self._out / ".checkpoint.partial"
         shutil.rmtree(draft, ignore_errors=True)
         self._saving_to = str(draft)
         try:
@@ -139,11 +168,11 @@ class CaptionTrainer(Trainer):
         for path in written.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-        replace_folder(written, out / written.name)
+        replace_folder(written, self._out / written.name)
         draft.rmdir()
-        for old in checkpoints(out)[:-_KEPT_CHECKPOINTS]:
+        for old in checkpoints(self._out)[:-_KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
-        self.control.should_save = False  # as above
+        self.control.should_save = False  # the trainer would save the last step again at the end of the epoch
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or str(self.args.output_dir))
@@ -151,6 +180,9 @@ class CaptionTrainer(Trainer):
         trained = {name: tensor.detach().contiguous() for name, tensor in trained_tensors(self.module).items()}
         safetensors.torch.save_file(trained, folder / _TRAINED_FILE)
         safetensors.torch.save_file(self.average.tensors, folder / _AVERAGE_FILE)
+        if state := self.further_state():
+            kept = {name: tensor.detach().contiguous().clone() for name, tensor in state.items()}
+            safetensors.torch.save_file(kept, folder / _STATE_FILE)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
@@ -159,6 +191,8 @@ class CaptionTrainer(Trainer):
             for name, parameter in trained_tensors(self.module).items():
                 parameter.copy_(stored[name])
         self.average.restore(safetensors.torch.load_file(folder / _AVERAGE_FILE))
+        if (folder / _STATE_FILE).exists():
+            self.restore_further_state(safetensors.torch.load_file(folder / _STATE_FILE))
 
 
 class _Averaging(TrainerCallback):
@@ -169,6 +203,29 @@ class _Averaging(TrainerCallback):
         self._average.update(state.global_step)
 
 
+class _Progress:
+    """Parts of the loss and tokens since the last line of the log."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._steps = self._tokens = 0
+        self._began = time.monotonic()
+
+    def add(self, parts: Mapping[str, Tensor], tokens: int) -> None:
+        for name, part in parts.items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(part)
+        self._steps += 1
+        self._tokens += tokens
+
+    def take(self) -> dict[str, float]:
+        """Mean parts and tokens per second; counting begins anew."""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        means = {name: value / max(self._steps, 1) for name, value in self._sums.items()}
+        speed = {"tokens_per_s": round(self._tokens / seconds, 1)} if self._tokens else {}
+        self._sums, self._steps, self._tokens, self._began = {}, 0, 0, time.monotonic()
+        return {**means, **speed}
+
+
 def checkpoints(out: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first."""
     return sorted(out.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
@@ -176,13 +233,17 @@ def checkpoints(out: Path) -> list[Path]:
 
 def read_best(out: Path) -> dict[str, Any] | None:
     """The step and values of the best weights so far; None before the first validation."""
-    path = out / _BEST_FOLDER / "best.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    path = out / _BEST_FILE
+    if not path.exists():
+        return None
+    with safe_open(path, "pt") as file:
+        record: dict[str, Any] = json.loads(file.metadata()["best"])
+    return record
 
 
 def load_best(out: Path, module: nn.Module) -> None:
     """Give ``module`` the best weights of the run in ``out``."""
-    stored = safetensors.torch.load_file(out / _BEST_FOLDER / _AVERAGE_FILE)
+    stored = safetensors.torch.load_file(out / _BEST_FILE)
     with torch.no_grad():
         for name, parameter in trained_tensors(module).items():
             parameter.copy_(stored[name])

@@ -5,4 +5,5 @@ FAMILIES: dict[str, str] = {
     "compact": "models.families.compact:CompactCaptioner",
     "fake": "models.families.fake:FakeCaptioner",
     "vision_encoder_decoder": "models.families.vision_encoder_decoder:VisionEncoderDecoderCaptioner",
+    "vlm": "models.families.vlm:VlmCaptioner",
 }

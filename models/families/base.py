@@ -1,23 +1,25 @@
 """What the families made of torch modules share."""
 
 import re
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from models.card import FilePart, WeightsCard
 from models.errors import RequestError
+from models.interfaces import Captioner
+
+CardMaker = Callable[[dict[str, FilePart], dict[str, str]], WeightsCard]
+"""From the written parts and the sha256 of every further file to the card."""
 
 
-class TorchCaptioner(nn.Module):
-    """A ``models.interfaces.Captioner`` with parameters; subclasses set the attributes and give the methods."""
+class TorchCaptioner(nn.Module, Captioner):
+    """A captioner with parameters; subclasses set the attributes and give the methods."""
 
-    family: ClassVar[str]
     capabilities: frozenset[str] = frozenset()
-    vocab_size: int
-    start_id: int
-    end_id: int
-    max_positions: int
 
     @property
     def device(self) -> torch.device:
@@ -26,6 +28,66 @@ class TorchCaptioner(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
+
+    # --- what training needs beyond decoding --------------------------------------------------------------------
+
+    encoder_is_trained = False
+
+    def train_encoder(self, trained: bool) -> list[nn.Parameter]:
+        """Let training change the encoder, or freeze it; returns the parameters of it that will change."""
+        raise NotImplementedError
+
+    def encode_stem(self, pixels: Tensor) -> Tensor:
+        """Features (B, ...) from the half of the encoder that training keeps frozen, which are worth caching.
+
+        By default all of a frozen encoder, and nothing of one that is trained.
+        """
+        return pixels if self.encoder_is_trained else self.encode(pixels)
+
+    def encode_from_stem(self, features: Tensor) -> Any:
+        """The image memory from what ``encode_stem`` gave."""
+        return self.encode(features) if self.encoder_is_trained else features.to(self.device, self.dtype)
+
+    def save(
+        self, folder: str | Path, make_card: CardMaker | None = None, extra_files: Mapping[str, str] | None = None
+    ) -> None:
+        """Write a checkpoint folder.
+
+        Args:
+            make_card: as in ``models.checkpoints.write_checkpoint``.
+            extra_files: text files by name to keep beside the weights, such as the recipe.
+        """
+        raise NotImplementedError
+
+    def frozen_encoder(self) -> list[Tensor]:
+        """The tensors that ``encode_stem`` computes with."""
+        raise NotImplementedError
+
+    def preprocessing(self) -> dict[str, Any]:
+        """What ``preprocess`` depends on, as plain data."""
+        raise NotImplementedError
+
+    def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V, D) and bias (V,) that turn the states of ``forward_teacher`` into logits."""
+        raise NotImplementedError
+
+    def project(self, states: Tensor, words: Tensor | None = None) -> Tensor:
+        """Logits of states (N, D): (N, V), or (N, M) of the token ids ``words`` (N, M) alone."""
+        weight, bias = self.output_layer()
+        if words is None:
+            return nn.functional.linear(states, weight, bias)
+        # Captions share most of their words: a product with each word once, not with a vector for each of the N x M.
+        distinct, places = torch.unique(words, return_inverse=True)
+        logits = nn.functional.linear(states, weight[distinct], None if bias is None else bias[distinct])
+        return logits.gather(1, places)
+
+    def vocabulary(self) -> dict[str, int]:
+        """Token ids by piece."""
+        raise NotImplementedError
+
+    def continuation(self, token: int) -> int:
+        """The piece that continues a word with the letters of ``token``; ``token`` itself where none does."""
+        return token
 
     def null_memory(self, batch: int) -> Any:
         """No memory: this family never saw captions without their picture.

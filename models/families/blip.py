@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BlipForConditionalGeneration
 
 from models.families.transformers_captioner import TransformersCaptioner
@@ -33,6 +33,16 @@ class BlipCaptioner(TransformersCaptioner):
     def image_size_px(self) -> tuple[int, int]:
         size = self.model.config.vision_config.image_size
         return (size, size)
+
+    decoder_arguments: ClassVar[dict[str, Any]] = {"is_decoder": True}
+
+    @property
+    def encoder_modules(self) -> list[nn.Module]:
+        return [self.model.vision_model]
+
+    def output_states(self, hidden: Tensor) -> Tensor:
+        states: Tensor = self.decoder.cls.predictions.transform(hidden)
+        return states
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D): the class token and the patches."""

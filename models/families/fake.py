@@ -87,6 +87,9 @@ class FakeCaptioner:
         input_ids: Tensor,
         attention_mask: Tensor,
         *,
+        segments: Tensor | None = None,
+        at: Tensor | None = None,
+        output_logits: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> TeacherForced:
@@ -100,8 +103,10 @@ class FakeCaptioner:
         logits = torch.stack(steps, dim=1)
         causal = torch.ones(length, length, device=self._device).tril()
         causal = causal / causal.sum(dim=-1, keepdim=True)
+        wanted = logits if at is None else logits[at]
         return TeacherForced(
-            logits=logits,
+            logits=wanted if output_logits else None,
+            states=wanted,
             hidden_states=(logits,) if output_hidden_states else None,
             self_attentions=(causal.expand(rows, 1, -1, -1),) if output_attentions else None,
             cross_attentions=(logits.new_ones(rows, 1, length, 1),) if output_attentions else None,

@@ -1,15 +1,20 @@
 """Loading from a folder in the layout of the model hub, or from the hub by id."""
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer
 
-from models.errors import CheckpointError
+from models.card import CARD_FILE, read_card
+from models.checkpoints import write_checkpoint
+from models.errors import CheckpointError, MissingDependencyError
+from models.families.base import CardMaker
+from models.file_hashes import verify_files
 
 _HARMLESS_KEYS = re.compile(
     r"(^|\.)position_ids$"  # constants that old versions stored
@@ -18,24 +23,51 @@ _HARMLESS_KEYS = re.compile(
 )
 
 
-def load_config(source: str, model_type: str) -> Any:
-    """The model's configuration.
+def verify_hub_files(source: str) -> None:
+    """Refuse a folder with a card of ours whose files are not what the card says; others are taken as they are.
+
+    Raises:
+        CheckpointError: ``hash_mismatch``, ``missing_file`` or ``bad_card``.
+    """
+    folder = Path(source)
+    if (folder / CARD_FILE).is_file():
+        verify_files(folder, read_card(folder))
+
+
+def save_in_hub_layout(
+    folder: str | Path, parts: Sequence[Any], make_card: CardMaker | None, extra_files: Mapping[str, str] | None
+) -> None:
+    """Write what ``save_pretrained`` of the parts gives, further text files by name, and a card with the hash of each
+    file where ``make_card`` is given."""
+
+    def write_files(draft: Path) -> None:
+        for part in parts:
+            part.save_pretrained(str(draft))
+        for name, text in (extra_files or {}).items():
+            (draft / name).write_text(text, encoding="utf-8")
+
+    if make_card is None:
+        write_files(Path(folder))
+    else:
+        write_checkpoint(Path(folder), make_card, {}, write_files)
+
+
+def load_config(source: str, model_type: str | None = None) -> Any:
+    """The model's configuration, of any type where ``model_type`` is None. Code that a checkpoint brings never runs.
 
     Raises:
         CheckpointError: ``missing_file`` where there is no such folder or hub id; ``bad_config`` for another type of
             model or no configuration at all.
     """
     _check_folder(source)
-    config = _read(source, "config.json", AutoConfig.from_pretrained)
-    if config.model_type != model_type:
+    config = _read(source, "config.json", partial(AutoConfig.from_pretrained, trust_remote_code=False))
+    if model_type is not None and config.model_type != model_type:
         detail = f"{source} holds a model of type {config.model_type!r}; this family needs {model_type!r}"
         raise CheckpointError("bad_config", detail)
     return config
 
 
-def load_model(
-    source: str, model_class: type[PreTrainedModel], *, device: torch.device | str, dtype: torch.dtype
-) -> Any:
+def load_model(source: str, model_class: Any, *, device: torch.device | str, dtype: torch.dtype) -> Any:
     """The model in evaluation mode, every one of its weights read from ``source``.
 
     Raises:
@@ -57,6 +89,20 @@ def load_preprocessing(source: str) -> tuple[Any, Any]:
     read = partial(AutoImageProcessor.from_pretrained, backend="pil")
     processor = _read(source, "preprocessor_config.json", read)
     return processor, _read(source, "the tokenizer", AutoTokenizer.from_pretrained)
+
+
+def load_processor(source: str) -> Any:
+    """The checkpoint's processor, tokenizer and image processor in one.
+
+    Raises:
+        CheckpointError: ``missing_file`` or ``bad_config``.
+        MissingDependencyError: it needs a package that is not installed.
+    """
+    try:
+        return _read(source, "the processor", partial(AutoProcessor.from_pretrained, trust_remote_code=False))
+    except ImportError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise MissingDependencyError("missing_dependency", f"the processor of {source}: {reason}") from error
 
 
 def _check_folder(source: str) -> None:

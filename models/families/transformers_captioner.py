@@ -1,17 +1,20 @@
 """What the families over image-to-text models of ``transformers`` share: decoding with a cache, loading, saving."""
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import Parameter
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
 from models.errors import CheckpointError
-from models.families.base import TorchCaptioner, tidy
-from models.families.hub import load_config, load_model, load_preprocessing
+from models.families.base import CardMaker, TorchCaptioner, tidy
+from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
 
@@ -45,6 +48,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         Raises:
             CheckpointError: ``missing_file``, ``bad_config`` or ``wrong_keys``; the detail names file or key.
         """
+        verify_hub_files(source)
         cls.check_config(load_config(source, cls.model_type), source)
         model = load_model(source, cls.model_class, device=device, dtype=dtype)
         captioner = cls(model, *load_preprocessing(source))
@@ -56,10 +60,11 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     def check_config(cls, config: Any, source: str) -> None:
         """Refuse (``bad_config``) what the model class could load but this family cannot run."""
 
-    def save(self, folder: str | Path) -> None:
-        """Write weights, configs, tokenizer and image processor in hub layout."""
-        for part in (self.model, self.tokenizer, self.image_processor):
-            part.save_pretrained(str(folder))
+    def save(
+        self, folder: str | Path, make_card: CardMaker | None = None, extra_files: Mapping[str, str] | None = None
+    ) -> None:
+        """Write weights, configs, tokenizer and image processor in hub layout, with ``make_card`` also a card."""
+        save_in_hub_layout(folder, (self.model, self.tokenizer, self.image_processor), make_card, extra_files)
 
     @property
     @abstractmethod
@@ -70,6 +75,18 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     @abstractmethod
     def image_size_px(self) -> tuple[int, int]:
         """Height and width that the encoder takes."""
+
+    @property
+    @abstractmethod
+    def encoder_modules(self) -> list[nn.Module]:
+        """What turns pixels into memory."""
+
+    decoder_arguments: ClassVar[dict[str, Any]] = {}
+    """What the decoder's base model wants to be told on every teacher-forced pass."""
+
+    @abstractmethod
+    def output_states(self, hidden: Tensor) -> Tensor:
+        """What the output layer reads (..., D), from the last layer's output (..., D)."""
 
     @abstractmethod
     def encode(self, pixels: Tensor) -> Tensor:
@@ -122,26 +139,60 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         input_ids: Tensor,
         attention_mask: Tensor,
         *,
+        segments: Tensor | None = None,
+        at: Tensor | None = None,
+        output_logits: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> TeacherForced:
-        output = self.decoder(
+        output = self.decoder.base_model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             encoder_hidden_states=memory,
             use_cache=False,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
+            **self.decoder_arguments,
         )
         rows = len(input_ids)
+        last = output.last_hidden_state
+        states = self.output_states(last if at is None else last[at])
         return TeacherForced(
-            logits=output.logits,
+            logits=self.project(states) if output_logits else None,
+            states=states,
             hidden_states=tuple(output.hidden_states[1:]) if output_hidden_states else None,  # without the embeddings
             self_attentions=tuple(output.attentions) if output_attentions else None,
             cross_attentions=tuple(unfold_attentions(weights, rows) for weights in output.cross_attentions)
             if output_attentions
             else None,
         )
+
+    def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        layer = self.decoder.get_output_embeddings()
+        return layer.weight, layer.bias
+
+    def train_encoder(self, trained: bool) -> list[Parameter]:
+        self.encoder_is_trained = trained
+        parameters = [parameter for module in self.encoder_modules for parameter in module.parameters()]
+        for parameter in parameters:
+            parameter.requires_grad_(trained)
+        return parameters if trained else []
+
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
+
+    def frozen_encoder(self) -> list[Tensor]:
+        if self.encoder_is_trained:
+            return []
+        return [tensor for module in self.encoder_modules for tensor in module.state_dict().values()]
+
+    def preprocessing(self) -> dict[str, Any]:
+        settings: dict[str, Any] = json.loads(self.image_processor.to_json_string())
+        return settings
+
+    def continuation(self, token: int) -> int:
+        number: int | None = self.tokenizer.convert_tokens_to_ids(f"##{self.tokenizer.convert_ids_to_tokens(token)}")
+        return token if number is None or number == self.tokenizer.unk_token_id else number
 
     def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
         if not texts:

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import VisionEncoderDecoderModel
 
 from models.errors import CheckpointError
@@ -44,6 +44,17 @@ class VisionEncoderDecoderCaptioner(TransformersCaptioner):
     def image_size_px(self) -> tuple[int, int]:
         size = self.model.config.encoder.image_size
         return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+    @property
+    def encoder_modules(self) -> list[nn.Module]:
+        projection = getattr(self.model, "enc_to_dec_proj", None)
+        return [self.model.encoder] if projection is None else [self.model.encoder, projection]
+
+    def output_states(self, hidden: Tensor) -> Tensor:
+        if self.model.config.decoder.model_type == "gpt2":
+            return hidden
+        states: Tensor = self.decoder.cls.predictions.transform(hidden)
+        return states
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D), projected to the decoder's width where the checkpoint has a projection."""

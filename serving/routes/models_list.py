@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from models.card import WeightsCard
+from models.card import CaptionerCard
 from serving.schemas import ModelList, ModelOut
 from serving.services import ServicesDep
 
@@ -16,7 +16,7 @@ async def models(services: ServicesDep) -> ModelList:
     return ModelList(data=[_model(model, card, model == default) for model, card in services.models.cards.items()])
 
 
-def _model(model: str, card: WeightsCard, default: bool) -> ModelOut:
+def _model(model: str, card: CaptionerCard, default: bool) -> ModelOut:
     objective = card.objective
     return ModelOut(
         id=model,

@@ -4,10 +4,16 @@ from pathlib import Path
 import pytest
 
 from models.card import (
+    Card,
     DataSource,
+    DeltaPart,
+    Direction,
     FilePart,
     Measurement,
+    MixCard,
     Named,
+    PinnedPart,
+    Reference,
     ScorerCard,
     SharedPart,
     WeightsCard,
@@ -32,9 +38,29 @@ CARD = WeightsCard(
 )
 SCORER = ScorerCard(id="scorer", description="scores", licence="research only", score_range=(0.4, 0.9))
 
+MIX = MixCard(
+    id="descriptive",
+    family="compact",
+    description="longer captions",
+    licence="research only",
+    base=Reference(model="concise", sha256="2" * 64),
+    directions={"smile": Direction(model="smile", sha256="3" * 64, coefficient=-0.25)},
+)
+DELTA = CARD.model_copy(
+    update={
+        "parts": {
+            "decoder": DeltaPart(
+                file="decoder.safetensors",
+                sha256="4" * 64,
+                base=PinnedPart(model="concise", part="decoder", sha256="5" * 64),
+            )
+        }
+    }
+)
 
-@pytest.mark.parametrize("card", [CARD, SCORER])
-def test_a_card_survives_its_file(card: WeightsCard | ScorerCard, tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("card", [CARD, SCORER, MIX, DELTA])
+def test_a_card_survives_its_file(card: Card, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(dump_card(card), encoding="utf-8")
     assert read_card(tmp_path) == card
 
@@ -64,6 +90,27 @@ def test_a_wrong_field_is_named(change: dict[str, object], where: str, tmp_path:
     (tmp_path / "card.json").write_text(json.dumps(json.loads(dump_card(CARD)) | change), encoding="utf-8")
     with pytest.raises(CheckpointError, match=f"bad_card: .*card.json is no valid card: .*({where})"):
         read_card(tmp_path)
+
+
+@pytest.mark.parametrize("coefficient", [4.01, -5, "much", None])
+def test_a_coefficient_beyond_the_bound_is_refused(coefficient: object, tmp_path: Path) -> None:
+    facts = json.loads(dump_card(MIX))
+    facts["directions"]["smile"]["coefficient"] = coefficient
+    (tmp_path / "card.json").write_text(json.dumps(facts), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"bad_card: .*directions\.smile\.coefficient"):
+        read_card(tmp_path)
+
+
+def test_differences_must_say_to_which_file(tmp_path: Path) -> None:
+    facts = json.loads(dump_card(DELTA))
+    del facts["parts"]["decoder"]["base"]["sha256"]
+    (tmp_path / "card.json").write_text(json.dumps(facts), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="bad_card: .*parts.decoder"):
+        read_card(tmp_path)
+
+
+def test_a_mix_tells_its_coefficients() -> None:
+    assert MIX.coefficients == {"smile": -0.25}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"kind": "weights"'])

@@ -7,6 +7,7 @@ from models.card import ScorerCard, WeightsCard, dump_card
 from models.catalog import (
     BUNDLED,
     FAKE_CARD,
+    HUB_FAMILIES,
     CaptionerEntry,
     ScorerEntry,
     find_by_id,
@@ -104,7 +105,31 @@ def test_a_folder_in_hub_layout_gets_a_card(tmp_path: Path) -> None:
     assert (entry.id, entry.card.family, entry.card.parts) == ("hub", "blip", {})
 
 
-@pytest.mark.parametrize("config", ["{", "[]", "null", '{"model_type": "llama"}', "{}"])
+@pytest.mark.parametrize("model_type", ["llava", "qwen2_vl", "of-next-year"])
+def test_a_folder_of_a_multimodal_language_model_is_known_by_its_shape(model_type: str, tmp_path: Path) -> None:
+    config = {"model_type": model_type, "architectures": ["AnyForConditionalGeneration"], "vision_config": {}}
+    assert find_captioner(str(_hub_folder(tmp_path / "hub", json.dumps(config)))).card.family == "vlm"
+
+
+@pytest.mark.parametrize(("model_type", "family"), HUB_FAMILIES.items())
+def test_families_of_their_own_come_first(model_type: str, family: str, tmp_path: Path) -> None:
+    config = {"model_type": model_type, "architectures": ["AnyForConditionalGeneration"], "vision_config": {}}
+    assert find_captioner(str(_hub_folder(tmp_path / "hub", json.dumps(config)))).card.family == family
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "{",
+        "[]",
+        "null",
+        '{"model_type": "llama"}',
+        "{}",
+        '{"model_type": "clip", "architectures": ["CLIPModel"], "vision_config": {}}',
+        '{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}',
+        '{"model_type": "odd", "architectures": "ForConditionalGeneration", "vision_config": {}}',
+    ],
+)
 def test_a_folder_of_something_else_is_refused(config: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="bad_config"):
         find_model(str(_hub_folder(tmp_path / "other", config)))

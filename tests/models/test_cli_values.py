@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from models.cli_values import decode_words, key_values
+from models.cli_values import decode_words, key_texts, key_values
 from models.errors import RequestError
 
 
@@ -18,10 +18,15 @@ def test_key_values(words: list[str], parsed: dict[str, Any]) -> None:
     assert key_values(words) == parsed
 
 
+def test_key_texts_are_not_read_as_json() -> None:
+    assert key_texts(["model=1e3", "x=a=b", "empty="]) == {"model": "1e3", "x": "a=b", "empty": ""}
+
+
 @pytest.mark.parametrize("words", [["beams"], ["=3"], ["a=1", "a=2"]])
 def test_words_that_are_no_key_values(words: list[str]) -> None:
-    with pytest.raises(RequestError):
-        key_values(words)
+    for parse in (key_values, key_texts):
+        with pytest.raises(RequestError):
+            parse(words)
 
 
 def test_decode_words() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from models.text_stats import distinct_words, repeats_ngram, repetition_ratio, word_count, words
+from models.text_stats import distinct_words, repeats_ngram, repetition_ratio, without_repeats, word_count, words
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,19 @@ def test_repetition_ratio_is_a_share_of_texts() -> None:
     assert repetition_ratio(["no no no no", "a dog", "a cat", "x y z x y z"]) == 0.5
     assert repetition_ratio(text for text in ("a dog",)) == 0.0
     assert repetition_ratio([]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a man man in a a a hat", "a man in a hat"),
+        ("a dog and a dog", "a dog and a dog"),  # only words next to each other
+        (" a  A a ", "a A a"),
+        ("", ""),
+    ],
+)
+def test_without_repeats(text: str, expected: str) -> None:
+    assert without_repeats(text) == expected
 
 
 def test_an_ngram_has_at_least_one_word() -> None:

@@ -20,7 +20,7 @@ COMMANDS = [
     for line in block.replace("\\\n", " ").splitlines()
 ]
 CURLS = [command for command in COMMANDS if command.startswith("curl ")]
-OFFLINE = [command for command in COMMANDS if re.match(r"\.venv/bin/limner (caption|models) ", command)]
+OFFLINE = [command for command in COMMANDS if re.match(r"\.venv/bin/limner (caption|models (list|show)) ", command)]
 
 
 def shell(command: str) -> str:

@@ -12,10 +12,10 @@ from PIL import Image
 from models.families.compact import CompactCaptioner
 from tests.models.families.compact.tiny import tiny_captioner
 from training.augment import ViewOptions
-from training.batches import CaptionItems, collate
+from training.batches import CaptionItems, Item, collator
 from training.data import Example
 from training.features import FeatureCache, build_cache
-from training.objectives import Batch
+from training.objectives.interface import Batch
 
 CAPTIONS = (
     ("a dog", "the dog runs on grass"),
@@ -47,17 +47,16 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def captioner() -> CompactCaptioner:
-    """In eval mode, without dropout."""
-    return tiny_captioner()
+    """In eval mode, without dropout; the last blocks of its encoder can be trained, so that features are the stem's."""
+    own = tiny_captioner()
+    own.train_encoder(True)
+    return own
 
 
 @pytest.fixture
 def trainee(captioner: CompactCaptioner) -> CompactCaptioner:
     """A captioner of one's own, in train mode; only what training changes requires a gradient."""
-    own = deepcopy(captioner).train()
-    own.model.vision.requires_grad_(False)
-    own.model.vision.top.requires_grad_(True)
-    return own
+    return deepcopy(captioner).train()
 
 
 @pytest.fixture(scope="session")
@@ -76,4 +75,9 @@ def data(captioner: CompactCaptioner, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def batch(data: TinyData) -> Batch:
     """All four pictures with all their captions."""
-    return collate([data.items[(0, index)] for index in range(len(data.items))])["batch"]
+    return collate([data.items[(0, index)] for index in range(len(data.items))])
+
+
+def collate(items: Sequence[Item]) -> Batch:
+    """The items as one batch of packed rows."""
+    return collator(packed=True)(items)["batch"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from models.families.compact import CompactCaptioner
-from tests.training.conftest import CAPTIONS, SEED, VIEWS, TinyData
-from training.batches import CaptionItems, Item, StepBatches, collate
-from training.objectives import IGNORE, Batch
+from tests.training.conftest import CAPTIONS, SEED, VIEWS, TinyData, collate
+from training.batches import CaptionItems, Item, StepBatches
+from training.objectives.interface import IGNORE, Batch
 
 START, END = 2, 3
 
@@ -86,25 +86,25 @@ def test_the_view_is_drawn_from_the_epoch(data: TinyData) -> None:
 @pytest.fixture
 def packed() -> Batch:
     items = [
-        Item(torch.zeros(1, 1, 1), [[START, 7, END], [START, 8, 9, END]]),
-        Item(torch.ones(1, 1, 1), [[START, 0, END]]),  # a token with the id of padding
+        Item(0, torch.zeros(1, 1, 1), [[START, 7, END], [START, 8, 9, END]]),
+        Item(1, torch.ones(1, 1, 1), [[START, 0, END]]),  # a token with the id of padding
     ]
-    return collate(items)["batch"]
+    return collate(items)
 
 
 def test_packing_worked_out_by_hand(packed: Batch) -> None:
     x = IGNORE
-    assert packed.input_ids.tolist() == [[START, 7, START, 8, 9], [START, 0, 0, 0, 0]]
-    assert packed.labels.tolist() == [[7, END, 8, 9, END], [0, END, x, x, x]]
-    assert packed.segments.tolist() == [[0, 0, 1, 1, 1], [0, 0, -1, -1, -1]]
+    assert packed.captions.input_ids.tolist() == [[START, 7, START, 8, 9], [START, 0, 0, 0, 0]]
+    assert packed.captions.labels.tolist() == [[7, END, 8, 9, END], [0, END, x, x, x]]
+    assert packed.captions.segments.tolist() == [[0, 0, 1, 1, 1], [0, 0, -1, -1, -1]]
     assert packed.features.flatten().tolist() == [0.0, 1.0]
 
 
 def test_padding_is_never_a_target(packed: Batch) -> None:
-    assert ((packed.segments < 0) == (packed.labels == IGNORE)).all()
+    assert ((packed.captions.segments < 0) == (packed.captions.labels == IGNORE)).all()
 
 
 def test_a_batch_moves_as_a_whole(packed: Batch) -> None:
     moved = packed.to(torch.device("meta"))
-    tensors = (moved.features, moved.input_ids, moved.labels, moved.segments)
+    tensors = (moved.images, moved.features, moved.captions.input_ids, moved.captions.labels, moved.captions.segments)
     assert {tensor.device.type for tensor in tensors} == {"meta"}

@@ -13,8 +13,10 @@ from models.errors import DataError
 from models.families.compact import CompactCaptioner
 from models.images import read_image
 from tests.training.tiny_run import overrides, write_data
+from training.caption_trainer import TrainedModule
 from training.captioner_config import TrainSettings
 from training.captioner_task import CaptionerTask, _parameter_groups
+from training.objectives import choose_objective
 from training.recipe import build_task, read_recipe
 from training.trainer import checkpoints, read_best
 
@@ -104,7 +106,7 @@ def test_a_data_set_without_validation_split_is_refused(settings: list[str], tmp
 
 def test_decay_and_rates_of_the_parameters(trainee: CompactCaptioner) -> None:
     settings = TrainSettings(epochs=1, learning_rate=1e-3, vision_learning_rate=1e-5, weight_decay=0.1)
-    groups = _parameter_groups(trainee, settings)
+    groups = _parameter_groups(TrainedModule(trainee, choose_objective("mle", {}).build()), settings)
     found = {id(tensor): (group["lr"], group["weight_decay"]) for group in groups for tensor in group["params"]}
     model = trainee.model
     assert found[id(model.vision.top[0].weight)] == (1e-5, 0.1)

@@ -37,6 +37,7 @@ def test_every_metric_is_measured(evaluation: Evaluation) -> None:
     names = [measurement.name for measurement in evaluation.measurements]
     assert sorted(names) == sorted(
         ["bleu1", "bleu2", "bleu3", "bleu4", "cider", "clip_score", "cut", "distinct_captions", "mean_words"]
+        + ["content_words", "content_matches", "content_precision", "rouge_l"]
         + ["lexical_diversity", "repetition", "vocabulary", "r_at_1", "r_at_5", "r_at_10", "mean_rank", "median_rank"]
     )
     assert all(measurement.definition for measurement in evaluation.measurements)
@@ -116,5 +117,5 @@ def test_user_errors_keep_their_codes(selection: Selection) -> None:
 
 
 def test_nothing_is_printed(selection: Selection, capfd: pytest.CaptureFixture[str]) -> None:
-    evaluate("fake", selection, tokenizer="auto", device="cpu")
+    evaluate("fake", selection, metrics=["bleu", "cider", "rouge_l", "length"], tokenizer="auto", device="cpu")
     assert capfd.readouterr() == ("", "")

@@ -9,7 +9,7 @@ import yaml
 
 from models.errors import DataError, RequestError, UnknownNameError
 from training.captioner_config import CaptionerConfig
-from training.recipe import build_task, read_recipe
+from training.recipe import build_task, read_recipe, recipes_before
 
 CONCISE = Path("concise.yaml")
 SHIPPED = sorted(path.name for path in (files("training") / "recipes").iterdir() if path.name.endswith(".yaml"))
@@ -39,7 +39,31 @@ def test_concise_is_shipped() -> None:
 def test_shipped_recipes_are_found_by_name_and_valid(name: str, elsewhere: Path) -> None:
     recipe = read_recipe(Path(name))
     assert recipe["id"]
+    assert all(earlier.name in SHIPPED for earlier in recipes_before(recipe))
     build_task(recipe)
+
+
+def test_a_recipe_extends_another_group_by_group_but_a_variant_as_a_whole(elsewhere: Path) -> None:
+    Path("parent.yaml").write_text(
+        "id: a\ntrain: {epochs: 3, threads: 1}\nobjective: {name: mle, options: {label_smoothing: 0.1}}\n"
+    )
+    Path("child.yaml").write_text("extends: parent.yaml\nid: b\ntrain: {epochs: 1}\nobjective: {name: smile}\n")
+    expected = {"id": "b", "train": {"epochs": 1, "threads": 1}, "objective": {"name": "smile"}}
+    assert read_recipe(Path("child.yaml")) == expected
+
+
+@pytest.mark.parametrize("text", ["extends: me.yaml", "extends: [a, b]", "extends: nothing.yaml"])
+def test_a_recipe_that_cannot_extend_is_refused(text: str, elsewhere: Path) -> None:
+    Path("me.yaml").write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_recipe(Path("me.yaml"))
+    assert caught.value.code == "bad_recipe"
+
+
+def test_recipes_that_come_before_are_a_list_of_names() -> None:
+    assert recipes_before({"after": ["one.yaml"]}) == [Path("one.yaml")]
+    with pytest.raises(DataError, match="list"):
+        recipes_before({"after": "one.yaml"})
 
 
 def test_an_own_file_comes_before_a_shipped_one(elsewhere: Path) -> None:

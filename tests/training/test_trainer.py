@@ -20,9 +20,12 @@ from models.errors import DataError
 from models.families.compact import CompactCaptioner
 from tests.training.conftest import TinyData
 from training.averaging import trained_tensors
-from training.batches import StepBatches
-from training.objectives import Batch, Loss, build_objective
-from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
+from training.batches import StepBatches, collator
+from training.caption_trainer import CaptionTrainer, TrainedModule
+from training.captioner_config import SelectSettings
+from training.objectives import choose_objective
+from training.objectives.interface import Batch, Loss
+from training.trainer import checkpoints, load_best, read_best
 from training.validation import Validation
 
 EPOCHS, STEPS = 3, 6
@@ -40,10 +43,9 @@ def _without_java() -> Iterator[None]:
 def make_trainer(captioner: CompactCaptioner, data: TinyData, out: Path, objective: Any = None) -> CaptionTrainer:
     """A trainer of a fresh copy of the captioner: three epochs, two pictures a step."""
     own = deepcopy(captioner)
-    own.model.vision.requires_grad_(False)
-    own.model.vision.top.requires_grad_(True)
     own.model.embedding_dropout.p = 0.1
-    module = TrainedModule(own, build_objective("mle", {"image_dropout": 0.3}) if objective is None else objective)
+    objective = objective or choose_objective("mle", {"image_dropout": 0.3}).build()
+    module = TrainedModule(own, objective)
     tensors = trained_tensors(module)
     vision = [tensor for name, tensor in tensors.items() if "vision." in name]
     rest = [tensor for name, tensor in tensors.items() if "vision." not in name]
@@ -55,9 +57,10 @@ def make_trainer(captioner: CompactCaptioner, data: TinyData, out: Path, objecti
         Validation(
             data.items, data.cache, data.examples, parse_decode({"name": "greedy", "options": {"max_tokens": 6}})
         ),
+        collate=collator(packed=True),
         groups=[{"params": rest, "lr": RATE}, {"params": vision, "lr": SLOW_RATE}],
         average_decay=0.9,
-        select_by="cider",
+        select=SelectSettings(),
     )
 
 
@@ -182,11 +185,11 @@ def test_the_best_average_is_kept(
     averages: list[dict[str, Tensor]] = []
     scores = iter([0.2, 0.5, 0.4])
 
-    def validated(_: CompactCaptioner) -> dict[str, float]:
+    def validated() -> dict[str, float]:
         averages.append(weights(trainer))
         return {"cider": next(scores)}
 
-    monkeypatch.setattr(trainer._validation, "run", validated)
+    monkeypatch.setattr(trainer, "_validate", validated)
     trainer.train()
     assert read_best(tmp_path) == {"step": 4, "values": {"cider": 0.5}}
     assert same(averages[2], trainer.average.tensors)  # what is validated is the average

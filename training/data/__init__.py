@@ -5,68 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
-
-from pydantic import BaseModel
 
 from models.errors import DataError
 from models.lookup import resolve
+from training.data.example import Example, Member
+from training.data.options import ReaderOptions
+from training.data.report import DataReport, Defect
 from training.options import parse_options
 
-FORMATS = {"karpathy": "training.data.karpathy:Karpathy"}
+__all__ = [
+    "FORMATS",
+    "DataReport",
+    "Dataset",
+    "DatasetFormat",
+    "Defect",
+    "Example",
+    "Member",
+    "build_reader",
+    "check_usable",
+    "read_dataset",
+]
 
+FORMATS = {
+    "karpathy": "training.data.karpathy:Karpathy",
+    "coco": "training.data.coco:Coco",
+    "imagefolder": "training.data.imagefolder:ImageFolder",
+    "webdataset": "training.data.webdataset:WebDataset",
+    "tsv": "training.data.tsv:Tsv",
+}
 
-@dataclass(frozen=True)
-class Example:
-    """One picture and its captions."""
-
-    image_id: str
-    path: Path
-    captions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """One thing that the file holds and the data set does not."""
-
-    position: str
-    """Where it stands in the file, such as ``images[3].sentences[0]``."""
-    image_id: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class DataReport:
-    """What a reader kept and what it left out, so that nothing vanishes silently."""
-
-    images: dict[str, int]
-    """Images per split."""
-    pairs: dict[str, int]
-    """Image-caption pairs per split."""
-    dropped: tuple[Dropped, ...]
-    merged_images: int
-    """Entries that listed a picture again and were joined with the first."""
-    renamed_images: int
-    """Images whose id another file had taken: their path became their id."""
-    missing_files: tuple[str, ...]
-    """Image files that are not there; their examples are left out (``on_missing: skip``)."""
-
-    @property
-    def dropped_by_reason(self) -> dict[str, int]:
-        return dict(Counter(item.reason for item in self.dropped))
-
-    def summary(self) -> str:
-        """One line for people: split sizes, then whatever was left out."""
-        sizes = [f"{split}: {count} images, {self.pairs[split]} captions" for split, count in self.images.items()]
-        left_out = [f"{count} dropped ({reason})" for reason, count in sorted(self.dropped_by_reason.items())]
-        if self.merged_images:
-            left_out.append(f"{self.merged_images} repeated entries merged")
-        if self.renamed_images:
-            left_out.append(f"{self.renamed_images} images renamed (id taken)")
-        if self.missing_files:
-            left_out.append(f"{len(self.missing_files)} image files missing")
-        return "; ".join(sizes + left_out)
+_SHOWN_MISSING = 5
 
 
 @dataclass(frozen=True)
@@ -92,12 +61,28 @@ class Dataset:
 class DatasetFormat(Protocol):
     """What every reader gives."""
 
-    Options: ClassVar[type[BaseModel]]
+    Options: ClassVar[type[ReaderOptions]]
+    options: Any
 
     def __init__(self, options: Any) -> None: ...
 
     def read(self, splits: Collection[str] | None = None) -> Dataset:
-        """The data set; image files are looked for in ``splits`` only (None: all)."""
+        """What the data set holds, which may be nothing; pictures are looked for in ``splits`` only (None: all).
+
+        Whatever is wrong with single rows is in the report. Raises DataError for what cannot be read at all.
+        """
+
+
+def build_reader(name: str, options: Mapping[str, Any]) -> DatasetFormat:
+    """The reader of the format ``name``.
+
+    Raises:
+        UnknownNameError: no such format.
+        RequestError: ``invalid_request``, the options do not fit the format.
+    """
+    kind = resolve("data format", FORMATS, name)
+    reader: DatasetFormat = kind(parse_options(f"data format {name!r}", kind.Options, options))
+    return reader
 
 
 def read_dataset(name: str, options: Mapping[str, Any], splits: Collection[str] | None = None) -> Dataset:
@@ -106,8 +91,29 @@ def read_dataset(name: str, options: Mapping[str, Any], splits: Collection[str] 
     Raises:
         UnknownNameError: no such format.
         RequestError: ``invalid_request``, the options do not fit the format.
-        DataError: the file cannot be used.
+        DataError: the data cannot be used: ``no_data``, ``missing_image``, ``not_json`` or ``wrong_schema``.
     """
-    reader = resolve("data format", FORMATS, name)
-    dataset: Dataset = reader(parse_options(f"data format {name!r}", reader.Options, options)).read(splits)
+    reader = build_reader(name, options)
+    dataset = reader.read(splits)
+    check_usable(dataset, reader.options)
     return dataset
+
+
+def check_usable(dataset: Dataset, options: ReaderOptions) -> None:
+    """Nothing, for data that a run can use.
+
+    Raises:
+        DataError: ``no_data`` where nothing is left, ``missing_image`` for absent pictures unless ``on_missing`` allows
+            them.
+    """
+    missing = dataset.report.missing
+    if missing and options.on_missing == "error":
+        shown = ", ".join(defect.detail or defect.position for defect in missing[:_SHOWN_MISSING])
+        raise DataError(
+            "missing_image",
+            f"images missing: {len(missing)} ({shown}{', ...' if len(missing) > _SHOWN_MISSING else ''}); "
+            "correct the paths, or set on_missing to skip",
+        )
+    if not any(dataset.splits.values()):
+        reasons = dict(Counter(defect.reason for defect in dataset.report.defects))
+        raise DataError("no_data", f"the data hold no usable image; left out: {reasons or 'nothing'}")

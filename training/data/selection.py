@@ -9,7 +9,6 @@ from typing import Any
 from PIL.Image import Image
 
 from models.errors import RequestError
-from models.images import read_image
 from training.data import DataReport, Example, read_dataset
 
 Progress = Callable[[int, int], None]
@@ -55,6 +54,6 @@ def image_batches(
         raise RequestError("invalid_request", f"batch_size must be at least 1, not {size}")
     for start in range(0, len(examples), size):
         part = examples[start : start + size]
-        yield part, [read_image(example.path).image for example in part]
+        yield part, [example.load().image for example in part]
         if progress is not None:
             progress(start + len(part), len(examples))

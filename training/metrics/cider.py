@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from training.dependencies import require
-from training.metrics.interface import Definition, Metric, MetricInputs
+from training.metrics.interface import Definition, MetricInputs
+from training.metrics.kinds import ImageMetric
 
 
-class Cider(Metric):
+class Cider(ImageMetric):
     """CIDEr-D (Vedantam et al. 2015), by pycocoevalcap, which calls it CIDEr as the literature does."""
 
     needs = frozenset({"references"})
@@ -19,17 +20,17 @@ class Cider(Metric):
 
     def definitions(self) -> dict[str, Definition]:
         text = "CIDEr-D (sigma 6, idf from the references of this very split), pycocoevalcap; 0..10"
-        return {"cider": Definition(text, 100.0)}
+        return {"cider": Definition(text, 100.0, "mean")}
 
-    def compute(self, inputs: MetricInputs) -> dict[str, float]:
+    def per_image(self, inputs: MetricInputs) -> dict[str, list[float]]:
         assert inputs.tokenized is not None
         if not any(token for references in inputs.tokenized.references for token in references):
-            return {"cider": 0.0}  # no reference has a single token; pycocoevalcap would fail on its empty idf table
+            # No reference has a single token; pycocoevalcap would fail on its empty idf table.
+            return {"cider": [0.0] * len(inputs.captions)}
         scorer = self._scorer_class(n=4, sigma=6.0)
         for caption, references in zip(inputs.tokenized.captions, inputs.tokenized.references, strict=True):
             scorer += (caption, list(references))
-        score, _ = scorer.compute_score()
-        return {"cider": float(score)}
+        return {"cider": scorer.compute_score()[1].tolist()}
 
     def notes(self, inputs: MetricInputs) -> tuple[str, ...]:
         if len(inputs.captions) > 1:

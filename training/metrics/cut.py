@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from training.metrics.interface import Definition, Metric, MetricInputs
+from training.metrics.interface import Definition, MetricInputs
+from training.metrics.kinds import ImageMetric
 
 
-class Cut(Metric):
+class Cut(ImageMetric):
     """Captions that the model did not end itself."""
 
     needs = frozenset({"finish_reasons"})
 
     def definitions(self) -> dict[str, Definition]:
-        return {"cut": Definition("share of captions that were cut at max_tokens (finish_reason length); 0..1", 100.0)}
+        text = "share of captions that were cut at max_tokens (finish_reason length); 0..1"
+        return {"cut": Definition(text, 100.0, "mean")}
 
-    def compute(self, inputs: MetricInputs) -> dict[str, float]:
+    def per_image(self, inputs: MetricInputs) -> dict[str, list[float]]:
         assert inputs.finish_reasons is not None
-        return {"cut": inputs.finish_reasons.count("length") / len(inputs.finish_reasons)}
+        return {"cut": [float(reason == "length") for reason in inputs.finish_reasons]}

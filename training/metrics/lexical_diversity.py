@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from models.text_stats import distinct_words
-from training.metrics.interface import Definition, Metric, MetricInputs
+from collections.abc import Sequence
+
+from models.text_stats import words
+from training.metrics.interface import Definition, MetricInputs
+from training.metrics.kinds import CorpusMetric
 
 
-class LexicalDiversity(Metric):
+class LexicalDiversity(CorpusMetric[frozenset[str]]):
     """Distinct words over all captions, in thousands, as in SMILE (Yue et al. 2023)."""
 
     def definitions(self) -> dict[str, Definition]:
         text = "distinct words over all captions / 1000, case kept, punctuation stripped; grows with the image count"
         return {"lexical_diversity": Definition(text)}
 
-    def compute(self, inputs: MetricInputs) -> dict[str, float]:
-        return {"lexical_diversity": distinct_words(inputs.captions) / 1000}
+    def counts(self, inputs: MetricInputs) -> list[frozenset[str]]:
+        return [frozenset(words(caption)) for caption in inputs.captions]
+
+    def combine(self, counts: Sequence[frozenset[str]]) -> dict[str, float]:
+        return {"lexical_diversity": len(frozenset().union(*counts)) / 1000}

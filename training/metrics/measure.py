@@ -11,6 +11,7 @@ from training.metrics.interface import Measurement, Metric, MetricInputs, Need, 
 from training.metrics.tokenizer import Tokenizer
 
 _SHOWN_IDS = 10
+_OF_TOKENS: frozenset[Need] = frozenset({"references", "candidates"})
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,30 @@ def pair(captions: Iterable[tuple[str, str]], references: Mapping[str, Sequence[
     return Paired(ordered, {image_id: tuple(texts) for image_id, texts in references.items()}, tuple(duplicates))
 
 
-def tokenize_pairs(paired: Paired, tokenizer: Tokenizer) -> Tokenized:
-    """All captions and references cut by one call of the tokeniser."""
-    texts = [text for texts in paired.references.values() for text in texts]
-    tokens = tokenizer.tokenize([*paired.captions.values(), *texts])
-    captions, rest = tokens[: len(paired.captions)], iter(tokens[len(paired.captions) :])
-    references = tuple(tuple(next(rest) for _ in texts) for texts in paired.references.values())
-    return Tokenized(tokenizer.name, tuple(captions), references)
+def tokenize_pairs(
+    paired: Paired,
+    tokenizer: Tokenizer,
+    *,
+    candidates: Sequence[Sequence[str]] | None = None,
+    training: Sequence[Sequence[str]] | None = None,
+) -> Tokenized:
+    """All texts cut by one call of the tokeniser.
+
+    Args:
+        candidates: the caption set of each image, in the order of ``paired``.
+        training: the captions of each training image.
+    """
+    groups = [tuple(paired.captions.values()), *paired.references.values(), *(candidates or ()), *(training or ())]
+    tokens = iter(tokenizer.tokenize([text for group in groups for text in group]))
+    captions, *rest = (tuple(next(tokens) for _ in group) for group in groups)
+    sets, known = len(paired.references), len(paired.references) + len(candidates or ())
+    return Tokenized(
+        tokenizer.name,
+        captions,
+        references=tuple(rest[:sets]),
+        candidates=None if candidates is None else tuple(rest[sets:known]),
+        training=None if training is None else tuple(rest[known:]),
+    )
 
 
 def check_needs(metrics: Mapping[str, Metric], given: Iterable[Need]) -> None:
@@ -80,7 +98,8 @@ def measure(
     """
     if not inputs.captions:
         raise DataError("no_data", "there are no captions to measure")
-    check_needs(metrics, inputs.gives | ({"scorer"} if features else set()))
+    under_each = [replace(inputs, features=scorer).gives for scorer in features or (None,)]
+    check_needs(metrics, frozenset.intersection(*under_each))
     return [
         measurement
         for name, metric in metrics.items()
@@ -91,7 +110,7 @@ def measure(
 
 def _compute(name: str, metric: Metric, inputs: MetricInputs) -> Iterable[Measurement]:
     definitions, notes = metric.definitions(), metric.notes(inputs)
-    tokenized = inputs.tokenized if "references" in metric.needs else None
+    tokenized = inputs.tokenized if metric.needs & _OF_TOKENS else None
     for output, value in metric.compute(inputs).items():
         if not math.isfinite(value):
             raise DataError("not_finite", f"metric {name!r} gave {output} = {value}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.text_stats import repetition_ratio
-from training.metrics.interface import Definition, Metric, MetricInputs
+from models.text_stats import repeats_ngram
+from training.metrics.interface import Definition, MetricInputs
+from training.metrics.kinds import ImageMetric
 
 
-class Repetition(Metric):
+class Repetition(ImageMetric):
     """Captions in which some n-gram of words comes twice."""
 
     class Options(BaseModel):
@@ -18,7 +19,7 @@ class Repetition(Metric):
 
     def definitions(self) -> dict[str, Definition]:
         text = f"share of captions in which a {self.options.n}-gram of words comes more than once; 0..1"
-        return {"repetition": Definition(text, 100.0)}
+        return {"repetition": Definition(text, 100.0, "mean")}
 
-    def compute(self, inputs: MetricInputs) -> dict[str, float]:
-        return {"repetition": repetition_ratio(inputs.captions, self.options.n)}
+    def per_image(self, inputs: MetricInputs) -> dict[str, list[float]]:
+        return {"repetition": [float(repeats_ngram(caption, self.options.n)) for caption in inputs.captions]}

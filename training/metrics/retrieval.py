@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 import torch
 
@@ -23,33 +24,49 @@ def own_ranks(queries: torch.Tensor, pool: torch.Tensor, own: torch.Tensor) -> t
         pool: unit features (N, D).
         own: index (Q,) of each query's own row.
     """
-    ranks = []
-    for start in range(0, len(queries), _QUERIES_PER_PASS):
-        part = slice(start, start + _QUERIES_PER_PASS)
-        similarity = queries[part] @ pool.T  # (q, N)
-        above = similarity - similarity.gather(1, own[part, None])
-        higher = (above > _EQUAL).sum(dim=1)
-        tied = (above.abs() <= _EQUAL).sum(dim=1) - 1  # the own row ties with itself
-        ranks.append(1 + higher + tied / 2)
-    return torch.cat(ranks)
+    parts = [slice(start, start + _QUERIES_PER_PASS) for start in range(0, len(queries), _QUERIES_PER_PASS)]
+    return torch.cat([ranks_of_own(queries[part] @ pool.T, own[part], _EQUAL) for part in parts])
+
+
+def ranks_of_own(scores: torch.Tensor, own: torch.Tensor, equal: float) -> torch.Tensor:
+    """Rank (Q,) of column ``own`` (Q,) in each row of the scores (Q, N): 1 + how many are higher + half of the ties.
+
+    Args:
+        equal: scores that differ by at most this are a tie.
+    """
+    above = scores - scores.gather(1, own[:, None])
+    higher = (above > equal).sum(dim=1)
+    tied = (above.abs() <= equal).sum(dim=1) - 1  # the own column ties with itself
+    return 1 + higher + tied / 2
+
+
+def per_query(ranks: torch.Tensor, at: Sequence[int] = AT) -> dict[str, list[float]]:
+    """What the numbers of ``define`` are the mean or median of, for each query."""
+    values = [float(rank) for rank in ranks.tolist()]
+    recalls = {f"r_at_{k}": [float(rank <= k) for rank in values] for k in at}
+    return {**recalls, "mean_rank": values, "median_rank": values}
 
 
 def summarize(ranks: torch.Tensor) -> dict[str, float]:
     """R@1, R@5 and R@10 (0..1), mean and median rank."""
-    values = ranks.tolist()
-    recalls = {f"r_at_{k}": sum(rank <= k for rank in values) / len(values) for k in AT}
-    return {**recalls, "mean_rank": statistics.fmean(values), "median_rank": float(statistics.median(values))}
+    values = per_query(ranks)
+    means = {name: statistics.fmean(of) for name, of in values.items()}
+    return {**means, "median_rank": float(statistics.median(values["median_rank"]))}
 
 
-def define(query: str) -> dict[str, Definition]:
-    """Definitions of what ``summarize`` returns, for queries described by ``query``."""
+def define(query: str, by: str = "cosine", at: Sequence[int] = AT) -> dict[str, Definition]:
+    """Definitions of R@k, mean and median rank for queries described by ``query``, ranked by ``by``."""
     ties = "ties count half"
     recalls = {
-        f"r_at_{k}": Definition(f"share of {query} whose own image ranks at most {k} by cosine, {ties}; 0..1", 100.0)
-        for k in AT
+        f"r_at_{k}": Definition(
+            f"share of {query} whose own image ranks at most {k} by {by}, {ties}; 0..1", 100.0, "mean"
+        )
+        for k in at
     }
+    mean = f"mean 1-based rank of the own image for {query}, {ties}"
+    median = f"median 1-based rank of the own image for {query}, {ties}"
     return {
         **recalls,
-        "mean_rank": Definition(f"mean 1-based rank of the own image for {query}, {ties}"),
-        "median_rank": Definition(f"median 1-based rank of the own image for {query}, {ties}"),
+        "mean_rank": Definition(mean, over_images="mean"),
+        "median_rank": Definition(median, over_images="median"),
     }

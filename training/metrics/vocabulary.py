@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from models.text_stats import distinct_words
-from training.metrics.interface import Definition, Metric, MetricInputs
+from collections.abc import Sequence
+
+from models.text_stats import words
+from training.metrics.caption_text import TextOptions
+from training.metrics.interface import Definition, MetricInputs
+from training.metrics.kinds import CorpusMetric
 
 
-class Vocabulary(Metric):
+class Vocabulary(CorpusMetric[frozenset[str]]):
     """Number of distinct lower-cased words in use."""
 
-    def definitions(self) -> dict[str, Definition]:
-        return {"vocabulary": Definition("distinct lower-cased words over all captions; grows with the image count")}
+    class Options(TextOptions):
+        """Those of every metric of caption texts."""
 
-    def compute(self, inputs: MetricInputs) -> dict[str, float]:
-        return {"vocabulary": float(distinct_words(caption.lower() for caption in inputs.captions))}
+    def definitions(self) -> dict[str, Definition]:
+        text = f"distinct lower-cased words over all captions{self.options.words}; grows with the image count"
+        return {"vocabulary": Definition(text)}
+
+    def counts(self, inputs: MetricInputs) -> list[frozenset[str]]:
+        return [frozenset(words(caption.lower())) for caption in self.options.captions(inputs)]
+
+    def combine(self, counts: Sequence[frozenset[str]]) -> dict[str, float]:
+        return {"vocabulary": float(len(frozenset().union(*counts)))}

@@ -1,65 +1,49 @@
-"""Training objectives: the table, and what every objective is given and returns."""
+"""Training objectives: the table, and how a name with options becomes an objective."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 
 from models.lookup import resolve
+from training.negatives import NegativeOptions
+from training.objectives.interface import Need, Objective, Resources
 from training.options import parse_options
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from models.families.compact import CompactCaptioner
-
-OBJECTIVES = {"mle": "training.objectives.mle:Mle"}
-
-IGNORE = -100
-"""The label of positions that are no target: prompt, padding. Never told by a token id."""
+OBJECTIVES = {
+    "mle": "training.objectives.mle:Mle",
+    "smile": "training.objectives.smile:Smile",
+    "unkt": "training.objectives.unkt:Unkt",
+    "contrastive": "training.objectives.contrastive:Contrastive",
+    "retrieval": "training.objectives.retrieval:Retrieval",
+    "scst": "training.objectives.scst:Scst",
+}
 
 
 @dataclass(frozen=True)
-class Batch:
-    """B pictures; row b packs all captions of picture b, told apart by ``segments``."""
+class ChosenObjective:
+    """An objective with checked options, which can say what it needs before that is there."""
 
-    features: Tensor
-    """(B, C, h, w) output of the captioner's frozen encoder half."""
-    input_ids: Tensor
-    """(B, T); every caption begins with the start token."""
-    labels: Tensor
-    """(B, T): the token that follows, the end token last; ``IGNORE`` elsewhere."""
-    segments: Tensor
-    """(B, T): number of the caption within its row, -1 for padding."""
+    kind: type[Objective]
+    options: BaseModel
 
-    def to(self, device: torch.device) -> Batch:
-        """The batch on another device."""
-        return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
+    @property
+    def needs(self) -> frozenset[Need]:
+        return self.kind.needs(self.options)
 
+    @property
+    def negatives(self) -> NegativeOptions | None:
+        return self.kind.negatives(self.options)
 
-@dataclass(frozen=True)
-class Loss:
-    """What an objective returns: the total to minimise and its parts by name, for the log."""
-
-    total: Tensor
-    parts: dict[str, Tensor]
+    def build(self, resources: Resources | None = None) -> Objective:
+        """The objective, ready to train with."""
+        return self.kind(self.options, resources)
 
 
-class Objective(Protocol):
-    """A loss over a batch. Draws random numbers from torch's generator, which the trainer seeds at every step."""
-
-    Options: ClassVar[type[BaseModel]]
-
-    def __init__(self, options: Any) -> None: ...
-
-    def __call__(self, captioner: CompactCaptioner, batch: Batch) -> Loss: ...
-
-
-def build_objective(name: str, options: Mapping[str, Any]) -> Objective:
+def choose_objective(name: str, options: Mapping[str, Any]) -> ChosenObjective:
     """The objective ``name`` with checked options.
 
     Raises:
@@ -67,5 +51,4 @@ def build_objective(name: str, options: Mapping[str, Any]) -> Objective:
         RequestError: ``invalid_request``, the options do not fit it.
     """
     kind = resolve("objective", OBJECTIVES, name)
-    objective: Objective = kind(parse_options(f"objective {name!r}", kind.Options, options))
-    return objective
+    return ChosenObjective(kind, parse_options(f"objective {name!r}", kind.Options, options))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,11 +14,10 @@ from transformers import TrainingArguments
 
 from training.averaging import trained_tensors
 from training.metrics.retrieval import own_ranks, summarize
-from training.objectives import Loss
 from training.scorer.config import TrainSettings
 from training.scorer.corpus import Corpus
 from training.seeds import seed_of
-from training.trainer import CaptionTrainer, TrainedModule, checkpoints, load_best, read_best
+from training.trainer import StepTrainer, checkpoints, load_best, read_best
 
 SELECT_BY = "recall"
 _PICTURES_PER_PASS = 250
@@ -71,32 +70,18 @@ class _Retrieval:
         return values
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """A drawn batch under the trainer's contract."""
-
-    fields: dict[str, Any]
-
-    def to(self, device: torch.device) -> "_Batch":
-        """The batch on another device."""
-        return _Batch({name: _move(value, device) for name, value in self.fields.items()})
-
-
-def _move(value: Any, device: torch.device) -> Any:
-    return [tensor.to(device) for tensor in value] if isinstance(value, list) else value.to(device)
-
-
-def _objective(module: nn.Module, batch: _Batch) -> Loss:
-    parts = module(**batch.fields)
-    return Loss(parts.pop("loss"), parts)
-
-
-class _StageTrainer(CaptionTrainer):
+class _StageTrainer(StepTrainer):
     """Steps in their order, one batch each."""
 
     def get_train_dataloader(self) -> Any:
         steps = cast(Dataset[Any], self.train_dataset)
         return self.accelerator.prepare(DataLoader(steps, batch_size=1, shuffle=False, collate_fn=_only))
+
+
+@dataclass(frozen=True)
+class _SelectBy:
+    metric: str = SELECT_BY
+    mode: Literal["max", "min"] = "max"
 
 
 def run_stage(
@@ -120,20 +105,19 @@ def run_stage(
         DataError: the loss is not finite.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    trained = TrainedModule(cast(Any, module), cast(Any, _objective))
+    retrieval = _Retrieval(validation)
     trainer = _StageTrainer(
-        trained,
+        module,
         _arguments(folder, steps, rates[0], settings, seed),
-        cast(Any, _Steps(draw, steps, seed)),
-        cast(Any, None),
-        cast(Any, _Retrieval(validation)),
-        groups=_parameter_groups(trained.captioner, rates, weight_decay),
+        _Steps(draw, steps, seed),
+        lambda: retrieval.run(module),
+        groups=_parameter_groups(module, rates, weight_decay),
         average_decay=settings.average_decay,
-        select_by=SELECT_BY,
+        select=_SelectBy(),
     )
     found = checkpoints(folder)
     trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
-    load_best(folder, trained)
+    load_best(folder, module)
     module.eval()
     best = read_best(folder)
     assert best is not None  # the last step of a run always validates
@@ -155,8 +139,8 @@ def unit(vectors: Tensor) -> Tensor:
     return normalize(vectors.float(), dim=-1)
 
 
-def _only(batches: list[dict[str, Any]]) -> dict[str, _Batch]:
-    return {"batch": _Batch(batches[0])}
+def _only(batches: list[dict[str, Any]]) -> dict[str, Any]:
+    return batches[0]
 
 
 def _arguments(folder: Path, steps: int, rate: float, settings: TrainSettings, seed: int) -> TrainingArguments:

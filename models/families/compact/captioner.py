@@ -1,8 +1,8 @@
 """A compact model as a ``models.interfaces.Captioner``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -10,15 +10,17 @@ from PIL import Image
 from pydantic import ValidationError
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn import Parameter
 
-from models.card import FilePart, WeightsCard, read_card
-from models.checkpoints import load_into, read_parts, to_json_config, write_checkpoint
+from models.card import FilePart, WeightsCard
+from models.checkpoints import load_into, to_json_config, write_checkpoint
 from models.errors import CheckpointError, RequestError
-from models.families.base import TorchCaptioner
+from models.families.base import CardMaker, TorchCaptioner
 from models.families.compact.config import CompactConfig
 from models.families.compact.model import CompactModel
 from models.families.compact.text import join_words
 from models.interfaces import DecodeState, TeacherForced
+from models.mixing.loading import read_weights
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -30,7 +32,7 @@ class CompactCaptioner(TorchCaptioner):
     """Captions of pictures squashed to a square; the part ``vision`` can be shared between checkpoints."""
 
     family: ClassVar[str] = "compact"
-    capabilities = frozenset({"null_memory"})
+    capabilities = frozenset({"null_memory", "packing"})
 
     def __init__(self, config: CompactConfig, tokenizer: Tokenizer, dropout: float = 0.0) -> None:
         super().__init__()
@@ -51,16 +53,12 @@ class CompactCaptioner(TorchCaptioner):
         dtype: torch.dtype = torch.float32,
         models_dir: Path | None = None,
     ) -> Self:
-        """The captioner of a checkpoint folder, in eval mode.
+        """The captioner of a checkpoint folder, of stored weights or of a mix, in eval mode.
 
         Raises:
             CheckpointError: a file is missing or damaged, or tensors do not fit the config.
         """
-        folder = Path(source)
-        card = read_card(folder)
-        if not isinstance(card, WeightsCard):
-            raise CheckpointError("bad_card", f"{folder} holds a {card.kind}, not the weights of a captioner")
-        tensors = read_parts(folder, card, models_dir)
+        folder, tensors = read_weights(Path(source), models_dir)
         config, tokenizer = _read_config(folder / CONFIG_FILE), _read_tokenizer(folder / TOKENIZER_FILE)
         if (words := tokenizer.get_vocab_size()) > config.vocab_size:
             raise CheckpointError("bad_config", f"{folder}: {words} tokens, but vocab_size is {config.vocab_size}")
@@ -72,8 +70,8 @@ class CompactCaptioner(TorchCaptioner):
 
     def save(
         self,
-        folder: Path | str,
-        make_card: Callable[[dict[str, FilePart], dict[str, str]], WeightsCard] | None = None,
+        folder: str | Path,
+        make_card: CardMaker | None = None,
         extra_files: Mapping[str, str] | None = None,
     ) -> None:
         """Write a checkpoint folder in fp16.
@@ -118,14 +116,31 @@ class CompactCaptioner(TorchCaptioner):
         memory: Tensor = self.model.encode(pixels.to(self.device, self.dtype))
         return memory
 
+    def train_encoder(self, trained: bool) -> list[Parameter]:
+        """The last blocks can be trained; the stem stays frozen."""
+        self.encoder_is_trained = trained
+        self.model.vision.requires_grad_(False)
+        self.model.vision.top.requires_grad_(trained)
+        return list(self.model.vision.top.parameters()) if trained else []
+
+    def frozen_encoder(self) -> list[Tensor]:
+        vision = self.model.vision
+        return list((vision.stem if self.encoder_is_trained else vision).state_dict().values())
+
+    def preprocessing(self) -> dict[str, Any]:
+        return {"image_size_px": self.config.image_size_px}
+
     def encode_stem(self, pixels: Tensor) -> Tensor:
-        """Features (B, C, h, w) of the half of the encoder that training keeps frozen, and may cache."""
-        features: Tensor = self.model.vision.forward_stem(pixels.to(self.device, self.dtype))
+        """Features (B, C, h, w) of the frozen half of a trained encoder, or the grid (B, S, C) of a frozen one."""
+        vision = self.model.vision
+        pixels = pixels.to(self.device, self.dtype)
+        features: Tensor = vision.forward_stem(pixels) if self.encoder_is_trained else vision(pixels)
         return features
 
     def encode_from_stem(self, features: Tensor) -> Tensor:
         """Memory (B, S+1, D) of what ``encode_stem`` gave."""
-        memory: Tensor = self.model.remember(self.model.vision.forward_top(features))
+        grid = self.model.vision.forward_top(features) if self.encoder_is_trained else features
+        memory: Tensor = self.model.remember(grid)
         return memory
 
     def null_memory(self, batch: int) -> Tensor:
@@ -155,11 +170,32 @@ class CompactCaptioner(TorchCaptioner):
         input_ids: Tensor,
         attention_mask: Tensor,
         *,
+        segments: Tensor | None = None,
+        at: Tensor | None = None,
+        output_logits: bool = True,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
     ) -> TeacherForced:
-        out: TeacherForced = self.model(memory, input_ids, hidden=output_hidden_states, attentions=output_attentions)
+        out: TeacherForced = self.model(
+            memory,
+            input_ids,
+            segments,
+            at=at,
+            logits=output_logits,
+            hidden=output_hidden_states,
+            attentions=output_attentions,
+        )
         return out
+
+    def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        return self.model.token_embedding.weight, None
+
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
+
+    def continuation(self, token: int) -> int:
+        number: int | None = self.tokenizer.token_to_id(f"##{self.tokenizer.id_to_token(token)}")
+        return token if number is None else number
 
     def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
         encodings = self.tokenizer.encode_batch(texts, add_special_tokens=False)

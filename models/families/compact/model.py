@@ -60,9 +60,14 @@ class CompactModel(nn.Module):
         out: Tensor = self.embedding_dropout(self.token_embedding(tokens) * scale + self.position_embedding[positions])
         return out
 
+    def output_states(self, hidden: Tensor) -> Tensor:
+        """What the output projection reads (..., D), of decoder outputs (..., D)."""
+        out: Tensor = self.output_dropout(self.final_norm(hidden))
+        return out
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits (..., V) of decoder outputs (..., D); the output projection is the token embedding."""
-        return nn.functional.linear(self.output_dropout(self.final_norm(hidden)), self.token_embedding.weight)
+        return nn.functional.linear(self.output_states(hidden), self.token_embedding.weight)
 
     def step(self, tokens: Tensor, memory: list[KeyValue], caches: LayerCaches, offset: int) -> Tensor:
         """Logits (R, V) after one more token per row (R,); ``caches`` grow in place."""
@@ -78,6 +83,7 @@ class CompactModel(nn.Module):
         segments: Tensor | None = None,
         *,
         at: Tensor | None = None,
+        logits: bool = True,
         hidden: bool = False,
         attentions: bool = False,
     ) -> TeacherForced:
@@ -85,8 +91,8 @@ class CompactModel(nn.Module):
 
         Without ``segments`` a row is one caption, padded on the right, where causal attention hides the padding from
         every real token. With ``segments`` (R, T) a row packs several captions of one image: tokens of one caption
-        share a number, and each caption sees itself only, from position 0 on. With ``at`` (R, T), logits are given for
-        the marked positions only, as (N, V): the output projection is the costliest layer.
+        share a number, and each caption sees itself only, from position 0 on. With ``at`` (R, T), logits and states are
+        given for the marked positions only, as (N, V) and (N, D): the output projection is the costliest layer.
         """
         length = input_ids.shape[1]
         mask = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
@@ -103,8 +109,10 @@ class CompactModel(nn.Module):
             states.append(x)
             selfs.append(self_weights)
             crosses.append(cross_weights)
+        output = self.output_states(x if at is None else x[at])
         return TeacherForced(
-            logits=self.logits(x if at is None else x[at]),
+            logits=nn.functional.linear(output, self.token_embedding.weight) if logits else None,
+            states=output,
             hidden_states=tuple(states) if hidden else None,
             self_attentions=tuple(selfs) if attentions else None,
             cross_attentions=tuple(crosses) if attentions else None,

@@ -27,10 +27,14 @@ BUILDERS: dict[str, Builder] = {
     "compact": lambda request: save_compact(request.getfixturevalue("tmp_path") / "compact"),
     "fake": lambda request: None,
     "vision_encoder_decoder": lambda request: request.getfixturevalue("vit_gpt2_folder"),
+    "vlm": lambda request: request.getfixturevalue("llava_folder"),
 }
+UNTRAINED = {"vlm"}
+"""Families that caption and score captions, and are not trained: no gradients to memory, no attention maps."""
 
 
 with_weights = pytest.mark.parametrize("family", sorted(set(BUILDERS) - {"fake"}), indirect=True)
+trained_here = pytest.mark.parametrize("family", sorted(set(BUILDERS) - {"fake"} - UNTRAINED), indirect=True)
 
 
 def test_every_family_has_a_builder() -> None:
@@ -68,7 +72,7 @@ def teacher_rows(captioner: Any, tokens: Tensor) -> Tensor:
 
 def test_is_a_captioner(captioner: Any, family: str) -> None:
     assert captioner.family == family
-    assert captioner.capabilities <= {"prompt", "null_memory"}
+    assert captioner.capabilities <= {"prompt", "null_memory", "packing"}
     assert 0 <= captioner.end_id < captioner.vocab_size
     assert 0 <= captioner.start_id < captioner.vocab_size
     assert captioner.max_positions >= 16
@@ -138,21 +142,81 @@ def test_teacher_takes_several_captions_per_image_and_padding(captioner: Any) ->
     mask = torch.ones_like(inputs)
     mask[1, 4:] = mask[2, 2:] = 0
     memory = captioner.encode(pixels)
-    forced = captioner.forward_teacher(memory, inputs, mask, output_hidden_states=True, output_attentions=True)
+    maps = captioner.family not in UNTRAINED
+    forced = captioner.forward_teacher(memory, inputs, mask, output_hidden_states=True, output_attentions=maps)
     for row in range(4):
         length = int(mask[row].sum())
         own = captioner.encode(pixels[row // 2 : row // 2 + 1])
         part = inputs[row : row + 1, :length]
         single = captioner.forward_teacher(
-            own, part, torch.ones_like(part), output_hidden_states=True, output_attentions=True
+            own, part, torch.ones_like(part), output_hidden_states=True, output_attentions=maps
         )
         torch.testing.assert_close(single.logits[0], forced.logits[row, :length], rtol=1e-4, atol=1e-4)
-        for one, many in zip(single.cross_attentions, forced.cross_attentions, strict=True):
+        for one, many in zip(single.cross_attentions or (), forced.cross_attentions or (), strict=True):
             torch.testing.assert_close(one[0], many[row, :, :length], rtol=1e-4, atol=1e-4)
-        for one, many in zip(single.self_attentions, forced.self_attentions, strict=True):
+        for one, many in zip(single.self_attentions or (), forced.self_attentions or (), strict=True):
             torch.testing.assert_close(one[0], many[row, :, :length, :length], rtol=1e-4, atol=1e-4)
         for one, many in zip(single.hidden_states, forced.hidden_states, strict=True):
             torch.testing.assert_close(one[0], many[row, :length], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_teacher_gives_chosen_positions_alone(captioner: Any) -> None:
+    inputs = teacher_rows(captioner, some_tokens(captioner, 2, 4))
+    mask, at = torch.ones_like(inputs), torch.zeros_like(inputs, dtype=torch.bool)
+    at[0, 1] = at[1, 3] = at[0, 4] = True
+    memory = captioner.encode(pixels_of(captioner, 2))
+    everywhere = captioner.forward_teacher(memory, inputs, mask)
+    chosen = captioner.forward_teacher(memory, inputs, mask, at=at)
+    torch.testing.assert_close(chosen.logits, everywhere.logits[at])
+    torch.testing.assert_close(chosen.states, everywhere.states[at])
+    assert captioner.forward_teacher(memory, inputs, mask, at=at, output_logits=False).logits is None
+
+
+@trained_here
+@torch.no_grad()
+def test_states_project_to_the_logits_of_all_words_or_some(captioner: Any) -> None:
+    inputs = teacher_rows(captioner, some_tokens(captioner, 2, 4))
+    at = torch.ones_like(inputs, dtype=torch.bool)
+    forced = captioner.forward_teacher(
+        captioner.encode(pixels_of(captioner, 2)), inputs, torch.ones_like(inputs), at=at
+    )
+    torch.testing.assert_close(captioner.project(forced.states), forced.logits)
+    words = torch.stack([torch.tensor([captioner.end_id, 3, row % 5]) for row in range(len(forced.states))])
+    torch.testing.assert_close(captioner.project(forced.states, words), forced.logits.gather(1, words))
+
+
+@trained_here
+@torch.no_grad()
+def test_a_packed_row_gives_the_logits_of_separate_captions(captioner: Any) -> None:
+    if "packing" not in captioner.capabilities:
+        pytest.skip("this family takes one caption per row")
+    memory = captioner.encode(pixels_of(captioner, 1))
+    tokens = teacher_rows(captioner, some_tokens(captioner, 2, 4))
+    apart = captioner.forward_teacher(memory, tokens, torch.ones_like(tokens)).logits
+    packed = torch.cat([*tokens, torch.zeros(2, dtype=torch.long)])[None]
+    segments = torch.tensor([[0] * 5 + [1] * 5 + [-1] * 2])
+    together = captioner.forward_teacher(memory, packed, (segments >= 0).long(), segments=segments).logits
+    torch.testing.assert_close(together[0, :10], apart.flatten(0, 1), rtol=1e-4, atol=1e-4)
+
+
+@trained_here
+@pytest.mark.parametrize("trained", [False, True])
+def test_stem_and_rest_make_the_encoder(captioner: Any, trained: bool) -> None:
+    """Training caches what the frozen half gives; what it may change is what it says it changes."""
+    pixels = pixels_of(captioner, 2)
+    changed = {id(parameter) for parameter in captioner.train_encoder(trained)}
+    assert bool(changed) == trained
+    with torch.no_grad():
+        features = captioner.encode_stem(pixels)
+        torch.testing.assert_close(captioner.encode_from_stem(features), captioner.encode(pixels))
+    memory = captioner.encode_from_stem(features)
+    if memory.requires_grad:  # a compact captioner's projection to memory learns with the decoder
+        memory.sum().backward()
+    reached = {id(parameter) for parameter in captioner.parameters() if parameter.grad is not None}
+    assert all(parameter.requires_grad for parameter in captioner.parameters() if id(parameter) in reached)
+    assert bool(changed & reached) == trained
+    captioner.train_encoder(False)
 
 
 @pytest.mark.parametrize("name", ["greedy", "beam", "diverse_beam", "sample"])
@@ -182,7 +246,7 @@ def test_logprob_is_the_teachers(captioner: Any) -> None:
         assert found.logprob == pytest.approx(float(logprobs.mean()), abs=1e-4)
 
 
-@with_weights
+@trained_here
 def test_gradients_reach_memory_and_weights(captioner: Any) -> None:
     inputs = teacher_rows(captioner, some_tokens(captioner, 2, 4))
     memory = captioner.encode(pixels_of(captioner, 1))

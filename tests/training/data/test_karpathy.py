@@ -103,18 +103,18 @@ def test_missing_images_are_an_error_that_lists_them() -> None:
     with pytest.raises(DataError) as caught:
         read_case("karpathy.json", "error")
     assert caught.value.code == "missing_image"
-    assert "2 image files are not there" in caught.value.detail
+    assert "images missing: 2 (" in caught.value.detail
     assert "COCO_train2014_000000000031.jpg" in caught.value.detail
 
 
 def test_missing_images_can_be_skipped_and_are_counted() -> None:
     dataset = read_case("karpathy.json", "skip")
     assert [example.image_id for example in dataset.split("train")] == ["21"]
-    assert [Path(path).name for path in dataset.report.missing_files] == [
-        "COCO_train2014_000000000031.jpg",
-        "COCO_train2014_000000000032.jpg",
+    assert [(defect.position, Path(defect.detail).name) for defect in dataset.report.missing] == [
+        ("images[0]", "COCO_train2014_000000000031.jpg"),
+        ("images[1]", "COCO_train2014_000000000032.jpg"),
     ]
-    assert dataset.report.summary().endswith("2 image files missing")
+    assert dataset.report.summary().endswith("2 missing (no such image file)")
 
 
 def test_only_the_asked_splits_are_looked_for() -> None:
@@ -200,13 +200,15 @@ def test_a_repeated_entry_is_merged_and_does_not_double_its_captions(read: Reade
     dataset = read(file_of(image(1, "a cat", "a cat", "a dog"), image(1, "a cat", "a bird")))
     (example,) = dataset.split("train")
     assert example.captions == ("a cat", "a cat", "a dog", "a bird")
-    assert dataset.report.merged_images == 1
+    (defect,) = dataset.report.of("kept")
+    assert (defect.position, defect.reason) == ("images[1]", "image is listed again, its captions are joined")
 
 
 def test_one_id_for_two_files_keeps_both(read: Reader) -> None:
     dataset = read(file_of(image(1, "a cat"), image(1, "a dog", filename="other.jpg")))
     assert [(e.image_id, e.captions) for e in dataset.split("train")] == [("1", ("a cat",)), ("other.jpg", ("a dog",))]
-    assert dataset.report.renamed_images == 1
+    (defect,) = dataset.report.of("kept")
+    assert (defect.position, defect.reason) == ("images[1]", "id is taken by another picture, its path is its id")
 
 
 def test_an_image_cannot_be_in_two_splits(read: Reader) -> None:
@@ -228,6 +230,7 @@ def test_an_image_cannot_be_in_two_splits(read: Reader) -> None:
         {"filename": "C:\\x.jpg"},
         {"filename": "..\\x.jpg"},
         {"filename": "x\x00.jpg"},
+        {"filename": "x\ud800.jpg"},
     ],
 )
 def test_paths_that_leave_the_image_folder_are_refused(read: Reader, fields: dict[str, str]) -> None:
@@ -270,4 +273,4 @@ def test_the_real_flickr8k_file() -> None:
     dataset = read_dataset("karpathy", {"path": root / "dataset_flickr8k.json", "images_root": root / "images"})
     assert dataset.report.images == {"train": 5500, "val": 500, "test": 1000}
     assert dataset.report.pairs == {"train": 27500, "val": 2500, "test": 5000}
-    assert dataset.report.dropped == () and dataset.report.missing_files == ()
+    assert dataset.report.defects == ()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError, ImageError, RequestError
+from tests.training.data.tiny import WRITERS
 from tests.training.support import COLOURS, write_dataset
 from training.data.selection import Selection, image_batches
 
@@ -23,6 +24,13 @@ def test_batches_are_pictures_in_order_and_progress_is_told(tmp_path: Path) -> N
     assert [len(part) for part, _ in batches] == [3, 1]
     assert [image.getpixel((0, 0)) for _, images in batches for image in images] == list(COLOURS.values())
     assert told == [(3, 4), (4, 4)]
+
+
+def test_pictures_may_lie_in_tars(tmp_path: Path) -> None:
+    examples, _ = Selection(WRITERS["webdataset"](tmp_path), format="webdataset", split="train").read()
+    ((part, images),) = image_batches(examples, 4)
+    assert [example.image_id for example in part] == ["red", "blue"]
+    assert [image.getpixel((0, 0)) for image in images] == [(220, 30, 30), (30, 60, 220)]
 
 
 def test_a_damaged_picture_is_named(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """BLEU against values worked out by hand."""
 
 import math
+import random
 
 import pytest
+from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
-from tests.training.metrics.helpers import compute, paired
+from tests.training.metrics.helpers import compute, everything, paired
+from training.metrics.bleu import Bleu
 
 
 def bleu(captions: dict[str, str], references: dict[str, list[str]]) -> list[float]:
@@ -39,6 +42,23 @@ def test_orders_beyond_the_caption_are_defined_and_near_zero() -> None:
     scores = bleu({"1": "cat", "2": "dog"}, {"1": ["cat"], "2": ["dog"]})
     assert scores[0] == pytest.approx(1, abs=1e-6)
     assert scores[1] == pytest.approx(1e-3, rel=1e-2)  # pycocoevalcap's smoothing: sqrt(1 * 1e-15 / 1e-9)
+
+
+def test_corpus_and_sentence_scores_are_pycocoevalcaps_to_the_last_bit() -> None:
+    draw = random.Random(0)
+    words = "a dog cat on the grass runs".split()
+    captions = {str(index): " ".join(draw.choices(words, k=draw.randint(0, 9))) for index in range(40)}
+    references = {key: [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(3)] for key in captions}
+    scorer = BleuScorer(n=4)
+    for key, caption in captions.items():
+        scorer += (caption, references[key])
+    corpus, sentences = scorer.compute_score(option="closest", verbose=0)
+    assert bleu(captions, references) == corpus
+    assert list(Bleu().caption_scores(paired(captions, references)).values()) == sentences
+
+
+def test_bleu_has_no_values_per_image() -> None:
+    assert Bleu().per_image(everything()) == {}
 
 
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

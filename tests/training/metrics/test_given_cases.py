@@ -14,22 +14,38 @@ from training.metrics.measure import measure, pair
 from training.metrics.tokenizer import JavaPtbTokenizer, PythonPtbTokenizer
 
 GIVEN = {case["name"]: case for case in json.loads((CASES / "metrics.json").read_text(encoding="utf-8"))["cases"]}
-NAMES = ["bleu", "cider", "length", "lexical_diversity", "vocabulary", "distinct", "repetition"]
+NAMES = [
+    "bleu",
+    "cider",
+    "length",
+    "lexical_diversity",
+    "vocabulary",
+    "distinct",
+    "repetition",
+    "rouge_l",
+    "content_words",
+]
 
 # Worked out by hand: name -> the numbers that the case decides.
 EXPECTED: dict[str, dict[str, float]] = {
-    "single_image": {"bleu1": 1.0, "bleu4": 1.0, "cider": 0.0, "mean_words": 6.0},
+    "single_image": {"bleu1": 1.0, "bleu4": 1.0, "cider": 0.0, "mean_words": 6.0, "rouge_l": 1.0, "content_words": 3.0},
     "identical_disjoint_pair": {"bleu1": 1.0, "bleu4": 1.0, "cider": 10.0, "distinct_captions": 1.0},
     # Image 1 scores 0, image 2 scores 10; BLEU's precision is 1 with the penalty of 4 words for 6.
-    "empty_candidate": {"cider": 5.0, "bleu1": math.exp(-0.5), "mean_words": 2.0},
+    "empty_candidate": {
+        "cider": 5.0,
+        "bleu1": math.exp(-0.5),
+        "mean_words": 2.0,
+        "rouge_l": 0.5,
+        "content_matches": 1.0,
+    },
     # Image 2 fits in uni- and bigrams only: 5; BLEU's penalty is that of 2 words for 4.
-    "punctuation_only": {"cider": 2.5, "bleu1": math.exp(-1.0), "mean_words": 1.0},
+    "punctuation_only": {"cider": 2.5, "bleu1": math.exp(-1.0), "mean_words": 1.0, "rouge_l": 0.5},
     "all_empty": {"cider": 0.0, "bleu1": 0.0, "bleu4": 0.0, "mean_words": 0.0, "vocabulary": 0.0, "repetition": 0.0},
     "one_word": {"bleu1": 1.0, "cider": 2.5, "lexical_diversity": 0.002},
     # As if written on one line: orders 1-3 of image 1 fit (7.5), orders 1-2 of the others (5 each).
     "line_breaks": {"bleu1": 1.0, "cider": 17.5 / 3, "mean_words": 7 / 3},
-    "form_feed_reference": {"bleu1": 0.0, "cider": 0.0, "mean_words": 1.0},
-    "unicode": {"bleu1": 1.0, "cider": 5.0},
+    "form_feed_reference": {"bleu1": 0.0, "cider": 0.0, "mean_words": 1.0, "rouge_l": 0.0, "content_precision": 0.0},
+    "unicode": {"bleu1": 1.0, "cider": 5.0, "rouge_l": 1.0, "content_precision": 1.0},
 }
 
 

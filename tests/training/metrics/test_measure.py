@@ -1,16 +1,18 @@
 """Pairing, needs, and what a measurement says about itself."""
 
 import socket
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 import torch
 
 from models.errors import DataError, RequestError, UnknownNameError
-from tests.training.metrics.helpers import paired, scored, texts
-from training.metrics import METRICS, build_metrics
+from tests.training.metrics.helpers import everything, paired, scored, texts
+from training.metrics import METRICS, available_metrics, build_metrics
 from training.metrics.interface import Definition, Metric, MetricInputs
-from training.metrics.measure import measure, pair
+from training.metrics.measure import measure, pair, tokenize_pairs
+from training.metrics.tokenizer import PythonPtbTokenizer
 
 
 def test_captions_follow_the_order_of_the_references() -> None:
@@ -34,16 +36,45 @@ def test_no_references_is_no_data(references: dict[str, list[str]]) -> None:
     assert caught.value.code == "no_data"
 
 
-def test_every_metric_in_the_table_defines_what_it_computes() -> None:
-    plain = paired({"1": "a cat", "2": "a dog"}, {"1": ["a cat"], "2": ["a dog"]})
-    unit = torch.eye(2)
-    inputs = MetricInputs(
-        plain.image_ids, plain.captions, plain.tokenized, ("stop", "length"), scored(unit, unit).features
+def test_sets_and_training_captions_are_tokenised_with_the_rest() -> None:
+    pairs = pair([("1", "A cat."), ("2", "A dog.")], {"1": ["Cats!"], "2": ["Dogs!", "A dog"]})
+    training = [["One."], [], ["Two.", "Three."]]
+    tokenized = tokenize_pairs(
+        pairs, PythonPtbTokenizer(), candidates=[["A bird.", "Birds."], ["Cars."]], training=training
     )
-    for name, metric in build_metrics(list(METRICS)).items():
-        assert metric.needs <= inputs.gives, name
-        assert metric.compute(inputs).keys() == metric.definitions().keys(), name
-        assert type(metric).Options.model_config["extra"] == "forbid", name
+    assert tokenized.captions == ("a cat", "a dog")
+    assert tokenized.references == (("cats",), ("dogs", "a dog"))
+    assert tokenized.candidates == (("a bird", "birds"), ("cars",))
+    assert tokenized.training == (("one",), (), ("two", "three"))
+    bare = tokenize_pairs(pairs, PythonPtbTokenizer())
+    assert (bare.candidates, bare.training) == (None, None)
+
+
+def test_all_metrics_are_those_whose_needs_are_met() -> None:
+    available, left_out = available_metrics({"references", "finish_reasons"}, java=False)
+    assert available.keys() | left_out.keys() == METRICS.keys()
+    assert {"bleu", "cider", "rouge_l", "content_words", "cut", "length"} <= available.keys()
+    assert left_out["clip_score"] == "it needs scorer"
+    assert left_out["ref_clip_score"] == "it needs reference_features, scorer"
+    assert left_out["novelty"] == "it needs training_captions"
+    assert left_out["spice"] == left_out["meteor"] == "it uses Java"
+    assert "model: is required" in left_out["perplexity"]
+
+
+def test_metrics_with_an_absent_program_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    available, left_out = available_metrics({"references"})
+    assert "meteor" not in available
+    assert "needs Java" in left_out["meteor"]
+
+
+def test_features_must_meet_the_needs_too() -> None:
+    unit = torch.eye(2)
+    bare, full = scored(unit, unit).features, everything().features
+    assert bare is not None and full is not None
+    with pytest.raises(RequestError, match="'ref_clip_score' needs reference_features"):
+        measure(build_metrics(["ref_clip_score"]), everything(), [full, bare])
+    assert len(measure(build_metrics(["ref_clip_score"]), everything(), [full])) == 1
 
 
 def test_scorer_metrics_are_given_under_each_scorer_and_others_once() -> None:
@@ -65,6 +96,7 @@ def test_the_tokenizer_is_named_where_it_matters() -> None:
     inputs = paired({"1": "a", "2": "b"}, {"1": ["a"], "2": ["b"]})
     measured = measure(build_metrics(["cider", "length"]), inputs)
     assert [m.tokenizer for m in measured] == ["ptb-python", None]
+    assert {m.tokenizer for m in measure(build_metrics(["div"]), everything())} == {"ptb-python"}
 
 
 def test_unmet_needs_are_refused() -> None:
@@ -108,7 +140,7 @@ def test_bad_specs_are_refused(specs: list[Any], says: str) -> None:
 
 def test_an_unknown_metric_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="bleu, cider"):
-        build_metrics(["spice"])
+        build_metrics(["blue"])
 
 
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:

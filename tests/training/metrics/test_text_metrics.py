@@ -1,8 +1,11 @@
 """The metrics that look at the captions alone, against values worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.training.metrics.helpers import compute, ended, texts
+from training.metrics import build_metrics
 
 
 def test_length_does_not_count_punctuation() -> None:
@@ -19,6 +22,25 @@ def test_vocabulary_ignores_case() -> None:
 
 def test_distinct_captions_are_compared_by_their_words() -> None:
     assert compute("distinct", texts("A cat.", "a cat", "a dog"))["distinct_captions"] == pytest.approx(2 / 3)
+
+
+def test_repeated_words_are_removed_where_asked() -> None:
+    inputs = texts("a man man in a hat", "a man in a hat hat hat")
+    assert compute("length", inputs) == {"mean_words": 6.5}
+    assert compute("length", inputs, remove_repeats=True) == {"mean_words": 5.0}
+    assert compute("distinct", inputs) == {"distinct_captions": 1.0}
+    assert compute("distinct", inputs, remove_repeats=True) == {"distinct_captions": 0.5}
+    assert compute("vocabulary", inputs, remove_repeats=True) == {"vocabulary": 4.0}
+
+
+def test_novelty_counts_equal_captions_each_and_compares_words() -> None:
+    training = (("A cat.", "a dog runs"), ("two cars",))
+    inputs = replace(texts("a cat", "a dog", "a dog", "Two cars!"), training_captions=training)
+    assert compute("novelty", inputs) == {"novelty": 0.5}
+    repeated = replace(texts("a dog dog runs", "a bird"), training_captions=training)
+    assert compute("novelty", repeated) == {"novelty": 1.0}
+    assert compute("novelty", repeated, remove_repeats=True) == {"novelty": 0.5}
+    assert build_metrics(["novelty"])["novelty"].notes(inputs) == ("3 training captions",)
 
 
 @pytest.mark.parametrize(

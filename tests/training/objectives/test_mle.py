@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from models.families.compact import CompactCaptioner
 from tests.support import CASES
-from tests.training.conftest import TinyData
-from training.batches import Item, collate
-from training.objectives import IGNORE, Batch
+from tests.training.conftest import TinyData, collate
+from training.batches import Item
+from training.objectives.interface import IGNORE, Batch
 from training.objectives.mle import Mle, token_cross_entropy
 
 GIVEN: dict[str, Any] = json.loads((CASES / "loss.json").read_text(encoding="utf-8"))
@@ -81,11 +82,11 @@ def with_gradient(captioner: CompactCaptioner) -> set[str]:
 
 def test_packed_rows_give_the_loss_of_separate_captions(captioner: CompactCaptioner, data: TinyData) -> None:
     items = [data.items[(0, index)] for index in range(4)]
-    alone = [collate([Item(item.features, [ids])])["batch"] for item in items for ids in item.captions]
-    counts = [int((each.labels != IGNORE).sum()) for each in alone]
+    alone = [collate([Item(item.index, item.features, [ids])]) for item in items for ids in item.captions]
+    counts = [int(each.captions.is_target.sum()) for each in alone]
     with torch.no_grad():
         separate = [float(mle(captioner, each)) for each in alone]
-        packed = float(mle(captioner, collate(items)["batch"]))
+        packed = float(mle(captioner, collate(items)))
     mean = sum(loss * count for loss, count in zip(separate, counts, strict=True)) / sum(counts)
     assert packed == pytest.approx(mean, rel=1e-5)
 
@@ -101,7 +102,7 @@ def test_a_slow_twin_gives_the_same_loss(captioner: CompactCaptioner, data: Tiny
                 total -= float(logits.log_softmax(-1)[0, token])
                 count += 1
                 logits = captioner.step(state, torch.tensor([token]))
-        assert float(mle(captioner, collate([item])["batch"])) == pytest.approx(total / count, rel=1e-5)
+        assert float(mle(captioner, collate([item]))) == pytest.approx(total / count, rel=1e-5)
 
 
 def test_decoder_and_the_top_of_the_encoder_learn_but_never_its_frozen_half(
@@ -129,7 +130,7 @@ def test_image_dropout_drops_whole_pictures_by_the_seed(trainee: CompactCaptione
     assert loss(1) == loss(1)
     assert len({loss(seed) for seed in range(8)}) > 2
     # Each picture is seen or not: with all of them dropped the picture makes no difference.
-    other = Batch(batch.features.flip(0), batch.input_ids, batch.labels, batch.segments)
+    other = replace(batch, features=batch.features.flip(0))
     with torch.no_grad():
         unseen = [float(mle(trainee, each, image_dropout=1.0)) for each in (batch, other)]
     assert unseen[0] == unseen[1] == loss(0, share=1.0)

@@ -1,0 +1,65 @@
+"""``limner models mix``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from models.catalog import find_captioner
+from models.cli_models import ModelsDir
+from models.cli_values import key_texts, key_values
+from models.errors import RequestError
+
+
+def mix(
+    base: Annotated[str, typer.Argument(help="Id or folder of the model that the others were fine-tuned from.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    direction: Annotated[
+        list[str], typer.Option("--direction", "-d", help="NAME=MODEL, a fine-tuned model and what to call it.")
+    ],
+    coefficient: Annotated[
+        list[str], typer.Option("--coefficient", "-c", help="NAME=VALUE, how much of a direction; 1 is its own model.")
+    ],
+    id: Annotated[str | None, typer.Option(help="What the card calls the mix. Default: the folder's name.")] = None,
+    description: Annotated[str | None, typer.Option(help="What the card says of it. Default: the sum.")] = None,
+    card_only: Annotated[
+        bool, typer.Option("--card-only", help="Write no weights: they are computed from the named models when loaded.")
+    ] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Write weights as int8 differences to the base, in half the bytes.")
+    ] = False,
+    models_dir: ModelsDir = None,
+) -> None:
+    """Write a weighted sum of models: BASE + sum of coefficient * (direction - BASE)."""
+    from models.mixing.mix import Mix  # these load torch, which `limner --help` should not wait for
+    from models.mixing.writing import write_int8_weights, write_mix_card, write_weights
+
+    if card_only and int8:
+        raise RequestError("invalid_request", "--card-only writes no weights, so --int8 has no use: drop one of them")
+    wanted = Mix(
+        id=id or out.resolve().name,
+        base=find_captioner(base, models_dir),
+        directions={name: find_captioner(model, models_dir) for name, model in key_texts(direction).items()},
+        coefficients=_numbers(coefficient),
+        description=description,
+        models_dir=models_dir,
+    )
+    written = "a card, no weights"
+    if card_only:
+        write_mix_card(out, wanted)
+    elif int8:
+        _, error = write_int8_weights(out, wanted)
+        written = f"int8 differences to {wanted.base.id}; {error:.2%} of the difference is lost"
+    else:
+        write_weights(out, wanted)
+        written = "weights"
+    size_bytes = sum(path.stat().st_size for path in out.iterdir())
+    typer.echo(f"{out}: {written} ({size_bytes / 1e6:.1f} MB)")
+
+
+def _numbers(pairs: list[str]) -> dict[str, float]:
+    values = key_values(pairs)
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RequestError("invalid_request", f"coefficient {name}={value} is no number")
+    return values
