@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check bench clean
+.PHONY: help install serve test check bench tables clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -41,6 +41,9 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning
 	$(BIN)/python -m benchmarks.serving
+
+tables: $(STAMP)
+	@$(BIN)/python -m training.tables docs/results
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -86,6 +86,7 @@ ValidationValue = Literal[
     "bleu4",
     "cider",
     "mean_words",
+    "lexical_diversity",
     "repetition",
     "cut",
     "clip_score",

@@ -1,186 +1,192 @@
-"""Evaluation of a captioner: captions for a split, then every metric."""
+"""Evaluation of captioners: captions for a split, then every metric."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from models.catalog import find_captioner
-from models.clip_scorer import ClipScorer, load_scorer
-from models.decoding import parse_decode
-from models.decoding.strategy import Strategy
-from models.device import pick_device, pick_dtype
-from models.interfaces import Caption
-from models.pipeline import CaptionPipeline, load_pipeline
-from training.data import Example
-from training.data.selection import Progress, Selection, image_batches
-from training.metrics import available_metrics, build_metrics
+from models.clip_scorer import load_scorer
+from models.device import pick_device
+from models.errors import RequestError
+from training.data.selection import Progress, Selection
+from training.evaluation.inputs import OF_TOKENS, PictureFeatures, metric_inputs
+from training.evaluation.metric_choice import MetricChoice
+from training.evaluation.pictures import read_pictures
+from training.evaluation.settings import EvaluationSettings, Subject
+from training.evaluation.writers import Writer, open_writer
+from training.git_revision import git_revision
 from training.metrics.interface import Metric, MetricInputs, Need, ScorerFeatures
-from training.metrics.measure import check_needs, measure, pair, tokenize_pairs
-from training.metrics.tokenizer import Tokenizer, choose_tokenizer
+from training.metrics.measure import measure
+from training.metrics.tokenizer import choose_tokenizer
 from training.report import Evaluation
 
-
-def evaluate(
-    model: str,
-    data: Selection,
-    *,
-    decode: Mapping[str, Any] | None = None,
-    scorers: Sequence[str] = (),
-    metrics: Sequence[str | Mapping[str, Any]] | None = None,
-    tokenizer: str = "auto",
-    batch_size: int = 32,
-    models_dir: Path | None = None,
-    device: str = "auto",
-    dtype: str = "fp32",
-    progress: Progress | None = None,
-) -> Evaluation:
-    """The metrics of ``model`` on one split, one caption per image.
-
-    Args:
-        decode: ``{"name", "options"}`` as in a request; None is the model's own default.
-        scorers: references as ``models.clip_scorer.load_scorer`` takes; metrics that need one are given under each.
-        metrics: names or ``{"name", "options"}``; None is every metric whose needs are met.
-        tokenizer: ``auto``, ``java`` or ``python``, for BLEU and CIDEr.
-
-    Raises:
-        LimnerError: whatever is wrong with names, options, data, images or weights. All but the images is checked
-            before the first caption is generated, Java included.
-    """
-    chosen = _choose_metrics(metrics, scored=bool(scorers), java=tokenizer != "python")
-    needs_tokens = any("references" in metric.needs for metric in chosen.values())
-    cutter = choose_tokenizer(tokenizer) if needs_tokens else None
-    strategy = parse_decode(decode, find_captioner(model, models_dir).card.decoding)
-    examples, report = data.read()
-    loaded = [load_scorer(ref, models_dir=models_dir, device=device) for ref in scorers]
-    pipeline = load_pipeline(model, models_dir=models_dir, scorer=None, device=device, dtype=dtype)
-    run = _caption(pipeline, strategy, examples, loaded, batch_size, progress)
-    inputs = _inputs(examples, run.captions, cutter)
-    features = [_features(scorer, inputs.captions, images) for scorer, images in zip(loaded, run.images, strict=True)]
-    context = {
-        "split": data.split,
-        "images": len(examples),
-        **_conditions(strategy, cutter, loaded),
-        "data": data.describe(),
-        "data_report": report.summary(),
-        **_where(device, dtype),
-        "batch_size": batch_size,
-        **run.timing(),
-    }
-    rows = tuple(_row(example, caption) for example, caption in zip(examples, run.captions, strict=True))
-    return Evaluation(model, context, tuple(measure(chosen, inputs, features)), rows)
+Notify = Callable[[str], None]
+"""Called with a line on what will take long, before it begins."""
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """What one batch took."""
+class Measured:
+    """An evaluation and what its numbers were computed from."""
 
-    images: int
-    seconds: float
-    stages_ms: Mapping[str, float]
+    evaluation: Evaluation
+    metrics: Mapping[str, Metric]
+    inputs: MetricInputs
+    features: tuple[ScorerFeatures, ...]
+
+    def computations(self) -> Iterator[tuple[Metric, MetricInputs]]:
+        """Every metric with its inputs, once under each scorer where it needs one."""
+        for metric in self.metrics.values():
+            for features in self.features if "scorer" in metric.needs else (None,):
+                yield metric, replace(self.inputs, features=features)
 
 
-@dataclass
-class _Run:
-    """What the pass over the images gathers."""
+def evaluate(
+    subject: str | Subject,
+    data: Selection,
+    settings: EvaluationSettings | None = None,
+    *,
+    progress: Progress | None = None,
+    notify: Notify | None = None,
+) -> Evaluation:
+    """The metrics of a captioner, or of captions in a file, on one split.
 
-    images: list[list[torch.Tensor]]
-    """Per scorer, the features (b, D) of each batch."""
-    captions: list[Caption] = field(default_factory=list)
-    batches: list[_Batch] = field(default_factory=list)
+    Raises:
+        LimnerError: whatever is wrong with names, options, data, images or weights. All but images and weights is
+            checked before the first caption is generated, Java included.
+    """
+    subject = Subject(subject) if isinstance(subject, str) else subject
+    (measured,) = evaluate_each([subject], data, settings or EvaluationSettings(), progress=progress, notify=notify)
+    return measured.evaluation
 
-    def timing(self) -> dict[str, Any]:
-        """Seconds per image, from preprocessing to text; the first batch warms up where there are more."""
-        timed = self.batches[1:] or self.batches
-        images = sum(batch.images for batch in timed)
-        stages = {name: sum(batch.stages_ms[name] for batch in timed) / images for name in timed[0].stages_ms}
-        return {
-            "seconds_per_image": round(sum(batch.seconds for batch in timed) / images, 6),
-            "timed_images": images,
-            "stages_ms_per_image": {name: round(ms, 3) for name, ms in stages.items()},
+
+def evaluate_each(
+    subjects: Sequence[Subject],
+    data: Selection,
+    settings: EvaluationSettings,
+    *,
+    progress: Progress | None = None,
+    notify: Notify | None = None,
+) -> list[Measured]:
+    """Each subject on the same pictures by the same metrics: those that all of them allow.
+
+    One captioner is loaded at a time. Raises as ``evaluate`` does; RequestError for two subjects of one name.
+    """
+    return list(_Bench(subjects, data, settings, progress, notify or (lambda line: None)).measure_all())
+
+
+class _Bench:
+    """The pictures, scorers and metrics of all subjects."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        data: Selection,
+        settings: EvaluationSettings,
+        progress: Progress | None,
+        notify: Notify,
+    ) -> None:
+        self._data, self._settings, self._progress, self._notify = data, settings, progress, notify
+        choice = MetricChoice(settings.metrics, distractors=settings.distractors is not None)
+        self._pictures = read_pictures(
+            data, distractors=settings.distractors, training_pictures="neighbours" in choice.needs
+        )
+        self._writers = [open_writer(subject, self._pictures, settings) for subject in subjects]
+        _refuse_equal_names([writer.name for writer in self._writers])
+        self._common = frozenset.intersection(*(writer.gives for writer in self._writers))
+        self._metrics, self._left_out = choice.choose(self._given(), self._on_demand())
+        self._needs: frozenset[Need] = frozenset().union(*(metric.needs for metric in self._metrics.values()))
+        self._tokenizer = choose_tokenizer(settings.tokenizer) if self._needs & OF_TOKENS else None
+        self._scorers = [
+            load_scorer(ref, models_dir=settings.models_dir, device=settings.device) for ref in settings.scorers
+        ]
+        self._features: list[PictureFeatures] | None = None
+
+    def measure_all(self) -> Iterator[Measured]:
+        """Each subject in turn."""
+        for writer in self._writers:
+            yield self._measure(writer)
+
+    def _given(self) -> frozenset[Need]:
+        """What metrics may use without being asked for."""
+        given: set[Need] = {"references", *(self._common & {"finish_reasons"})}
+        if self._settings.num_captions > 1:
+            given.add("candidates")
+        if self._pictures.training:
+            given.add("training_captions")
+        if self._settings.scorers:
+            given |= {"scorer", "reference_features"}
+        if self._settings.scorers and self._pictures.distractors:
+            given.add("distractors")
+        return frozenset(given)
+
+    def _on_demand(self) -> frozenset[Need]:
+        """What costs far more than the captions do."""
+        costly: set[Need] = {*(self._common & {"logprobs"})}
+        if self._settings.scorers and self._pictures.training:
+            costly.add("neighbours")
+        return frozenset(costly)
+
+    def _measure(self, writer: Writer) -> Measured:
+        logprobs = "logprobs" in self._needs
+        if logprobs:
+            captions = len(self._pictures.measured)
+            pool = captions + len(self._pictures.distractors)
+            self._notify(f"{writer.name} scores {captions} captions on {pool} pictures: {captions * pool:,} scorings")
+        missing = self._scorers if self._features is None else []
+        written = writer.write(missing, self._progress, logprobs=logprobs)
+        if self._features is None:
+            self._features = self._all_features(written.features)
+        inputs = metric_inputs(self._pictures, written, self._needs, self._tokenizer)
+        features = tuple(of.of(inputs.captions) for of in self._features)
+        numbers = tuple(measure(self._metrics, inputs, features))
+        evaluation = Evaluation(writer.name, self._context(writer), numbers, written.rows, written.timing or {})
+        return Measured(evaluation, self._metrics, inputs, features)
+
+    def _all_features(self, images: Sequence[torch.Tensor]) -> list[PictureFeatures]:
+        others = [
+            f"{len(examples)} {what}"
+            for need, what, examples in (
+                ("distractors", "distractors", self._pictures.distractors),
+                ("neighbours", "training pictures", self._pictures.training),
+            )
+            if need in self._needs
+        ]
+        if others and self._scorers:
+            names = ", ".join(scorer.scorer_id for scorer in self._scorers)
+            self._notify(f"features of {' and '.join(others)} under {names}")
+        size = self._settings.batch_size
+        return [
+            PictureFeatures(scorer, of, self._pictures, self._needs, size)
+            for scorer, of in zip(self._scorers, images, strict=True)
+        ]
+
+    def _context(self, writer: Writer) -> dict[str, Any]:
+        """What the numbers depend on; no times or dates, so that equal runs give equal files."""
+        settings, pictures = self._settings, self._pictures
+        context = {
+            **writer.conditions,
+            "num_captions": settings.num_captions,
+            "split": self._data.split,
+            "images": len(pictures.measured),
+            "distractors": {settings.distractors: len(pictures.distractors)} if settings.distractors else None,
+            "scorers": [scorer.scorer_id for scorer in self._scorers],
+            "tokenizer": self._tokenizer.name if self._tokenizer else None,
+            "data": self._data.describe(),
+            "data_report": pictures.report,
+            "device": str(pick_device(settings.device)),
+            "batch_size": settings.batch_size,
             "threads": torch.get_num_threads(),
+            "git_revision": git_revision(),
+            "notes": list(writer.notes),
+            "left_out": self._left_out,
         }
+        return {name: value for name, value in context.items() if value not in (None, [], {})}
 
 
-def _caption(
-    pipeline: CaptionPipeline,
-    strategy: Strategy,
-    examples: Sequence[Example],
-    scorers: Sequence[ClipScorer],
-    batch_size: int,
-    progress: Progress | None,
-) -> _Run:
-    """One caption per example, and the image features of every scorer, in one pass over the pictures."""
-    run = _Run(images=[[] for _ in scorers])
-    for part, images in image_batches(examples, batch_size, progress):
-        first = (strategy.seed or 0) + len(run.captions)
-        started = time.perf_counter()
-        result = pipeline.caption(images, strategy, seeds=list(range(first, first + len(part))))
-        run.batches.append(_Batch(len(part), time.perf_counter() - started, result.timing_ms))
-        run.captions.extend(captions[0] for captions in result.captions)
-        for scorer, gathered in zip(scorers, run.images, strict=True):
-            gathered.append(scorer.encode_images(images))
-    return run
-
-
-def _conditions(strategy: Strategy, cutter: Tokenizer | None, scorers: Sequence[ClipScorer]) -> dict[str, Any]:
-    return {
-        "decode": {"name": strategy.name, "options": strategy.options.model_dump(mode="json")},
-        "tokenizer": cutter.name if cutter else None,
-        "scorers": [scorer.scorer_id for scorer in scorers],
-    }
-
-
-def _where(device: str, dtype: str) -> dict[str, str]:
-    """Device and precision as chosen, not as asked for."""
-    chosen = pick_device(device)
-    return {"device": str(chosen), "dtype": str(pick_dtype(dtype, chosen)).removeprefix("torch.")}
-
-
-def _choose_metrics(specs: Sequence[str | Mapping[str, Any]] | None, *, scored: bool, java: bool) -> dict[str, Metric]:
-    """The metrics asked for, or all that can be computed."""
-    given: set[Need] = {"references", "finish_reasons"}
-    if scored:
-        given.add("scorer")
-    if specs is None:
-        return available_metrics(given, java=java)[0]
-    chosen = build_metrics(specs)
-    check_needs(chosen, given)
-    return chosen
-
-
-def _inputs(examples: Sequence[Example], captions: Sequence[Caption], cutter: Tokenizer | None) -> MetricInputs:
-    ids = tuple(example.image_id for example in examples)
-    texts = tuple(caption.text for caption in captions)
-    tokenized = None
-    if cutter is not None:
-        references = {example.image_id: example.captions for example in examples}
-        tokenized = tokenize_pairs(pair(zip(ids, texts, strict=True), references), cutter)
-    return MetricInputs(ids, texts, tokenized, tuple(caption.finish_reason for caption in captions))
-
-
-def _features(scorer: ClipScorer, captions: Sequence[str], images: Sequence[torch.Tensor]) -> ScorerFeatures:
-    return ScorerFeatures(
-        scorer=scorer.scorer_id,
-        prefix=scorer.prefix,
-        weight=scorer.weight,
-        images=torch.cat(list(images)),
-        texts=scorer.encode_texts(captions, prefix=False),
-        prefixed_texts=scorer.encode_texts(captions, prefix=True),
-    )
-
-
-def _row(example: Example, caption: Caption) -> dict[str, Any]:
-    return {
-        "image_id": example.image_id,
-        "file": example.file_name,
-        "caption": caption.text,
-        "logprob": caption.logprob,
-        "tokens": caption.tokens,
-        "finish_reason": caption.finish_reason,
-    }
+def _refuse_equal_names(names: Sequence[str]) -> None:
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
+    if twice:
+        raise RequestError("invalid_request", f"two of the models are called {twice[0]!r}: name them by labels")

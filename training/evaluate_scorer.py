@@ -11,6 +11,7 @@ import torch
 from models.catalog import find_model
 from models.clip_scorer import load_scorer
 from training.data.selection import Progress, Selection, image_batches
+from training.git_revision import git_revision
 from training.metrics.interface import Measurement
 from training.metrics.retrieval import define, own_ranks, summarize
 from training.report import Evaluation
@@ -48,6 +49,7 @@ def evaluate_scorer(
         "dtype": "float32",
         "device": str(loaded.device),
         "threads": torch.get_num_threads(),
+        "git_revision": git_revision(),
     }
     return Evaluation(scorer, context, _measurements(ranks, loaded.scorer_id, len(examples)))
 

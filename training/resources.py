@@ -67,6 +67,7 @@ def scorer_features(folder: Path, scorer: ClipScorer, examples: Sequence[Example
     for name, tensor in scorer.model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    digest.update(repr(getattr(scorer.model.visual, "preprocess_cfg", None)).encode())
     example_digest(digest, examples)
     path = folder / f"{digest.hexdigest()[:24]}.npy"
     if not path.exists():

@@ -1,5 +1,6 @@
 """From captions as token ids to the rows of a batch."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +10,9 @@ from training.objectives.interface import IGNORE, Rows
 
 Ids = Sequence[int]
 """One caption, start and end token included."""
+
+_CAPTIONS_PER_ROW = 5
+_NO_CAPTION: Ids = (0, IGNORE)
 
 
 def caption_ids(captioner: TorchCaptioner, captions: Sequence[str], max_tokens: int) -> list[list[int]]:
@@ -21,19 +25,20 @@ def caption_ids(captioner: TorchCaptioner, captions: Sequence[str], max_tokens: 
 
 
 def make_rows(captions: Sequence[Sequence[Ids]], *, packed: bool) -> Rows:
-    """The captions of B pictures as rows: one per picture that packs all of them, or one for each caption.
+    """The captions of B pictures as rows: as many for each picture, its own adjacent, in order.
 
-    Rows that a picture lacks, having fewer captions than another, have no target. They are one token long all the same:
+    A row holds one caption, or, packed, up to five: the cost of attention grows with the square of a row's length. Rows
+    that a picture lacks, having fewer captions than another, have no target. They are one token long all the same:
     attention over nothing may be NaN.
     """
-    if packed:
-        return _rows([[*picture] for picture in captions])
-    most = max(1, *(len(picture) for picture in captions))
-    return _rows([[ids] for picture in captions for ids in [*picture, *[[0, IGNORE]] * (most - len(picture))]])
+    per_row = _CAPTIONS_PER_ROW if packed else 1
+    count = max(1, math.ceil(max(map(len, captions)) / per_row))
+    starts = range(0, count * per_row, per_row)
+    return _rows([picture[at : at + per_row] or [_NO_CAPTION] for picture in captions for at in starts])
 
 
 def _rows(rows: Sequence[Sequence[Ids]]) -> Rows:
-    length = max(1, *(sum(len(ids) - 1 for ids in row) for row in rows))
+    length = max(sum(len(ids) - 1 for ids in row) for row in rows)
     input_ids = torch.zeros(len(rows), length, dtype=torch.long)
     labels = torch.full((len(rows), length), IGNORE)
     segments = torch.full((len(rows), length), -1)

@@ -21,7 +21,7 @@ from training.metrics.tokenizer import choose_tokenizer
 from training.objectives.mle import Mle
 
 _IMAGES_PER_PASS = 50
-_METRICS = ("bleu", "cider", "length", "repetition", "cut")
+_METRICS = ("bleu", "cider", "length", "lexical_diversity", "repetition", "cut")
 _SCORED_METRICS = ("clip_score", "self_retrieval")
 
 

@@ -38,6 +38,17 @@ def test_one_row_for_each_caption_and_as_many_rows_for_each_picture() -> None:
     assert rows.targets.row.tolist() == [0, 1, 2, 4]
 
 
+def test_a_picture_with_many_captions_has_several_packed_rows() -> None:
+    """And so has every other; a picture's rows are adjacent and its captions in their order."""
+    many = [[2, word, 3] for word in range(10, 17)]
+    rows = make_rows([many[:2], many], packed=True)
+    assert rows.input_ids.shape == (4, 10)
+    assert rows.targets.row.tolist() == [0, 0, 2, 2, 2, 2, 2, 3, 3]
+    assert rows.targets.labels[rows.targets.first].tolist() == [10, 11, *range(10, 17)]
+    assert rows.segments[3].tolist() == [0, 0, 1, 1, *[-1] * 6]
+    assert not rows.is_target[1].any()
+
+
 def test_both_kinds_of_rows_have_the_same_targets() -> None:
     packed, single = make_rows(CAPTIONS, packed=True).targets, make_rows(CAPTIONS, packed=False).targets
     assert packed.labels.tolist() == single.labels.tolist()

@@ -23,7 +23,18 @@ def validation(captioner: CompactCaptioner, data: TinyData, tmp_path_factory: py
 
 def test_every_value_is_there_and_finite(validation: Validation, captioner: CompactCaptioner) -> None:
     values = validation.run(captioner)
-    assert set(values) == {"nll", "bleu1", "bleu2", "bleu3", "bleu4", "cider", "mean_words", "repetition", "cut"}
+    assert set(values) == {
+        "nll",
+        "bleu1",
+        "bleu2",
+        "bleu3",
+        "bleu4",
+        "cider",
+        "mean_words",
+        "lexical_diversity",
+        "repetition",
+        "cut",
+    }
     assert all(math.isfinite(value) for value in values.values())
 
 

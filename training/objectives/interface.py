@@ -102,7 +102,7 @@ class Batch(_Tensors):
     """(B, ...) output of the captioner's frozen encoder half."""
     captions: Rows
     negatives: Rows | None = None
-    """Captions of other pictures; one row per picture, or as many rows for each, with the rows of one adjacent."""
+    """Captions of other pictures; as many rows for each picture, its own adjacent."""
     step: int = 0
     steps: int = 1
     """Steps of the whole run."""

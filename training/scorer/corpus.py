@@ -88,4 +88,5 @@ def cache_features(
     captioner = CompactCaptioner(config, tokenizer)
     load_imagenet(captioner.model.vision, vision)
     captioner.model.vision.to(memory_format=torch.channels_last)
+    captioner.train_encoder(True)  # the scorer trains the last convolution too: its input is what is worth keeping
     return build_cache(folder, captioner.eval(), examples, views, seed)
