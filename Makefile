@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check bench tables clean
+.PHONY: help install serve test check bench tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -16,6 +16,8 @@ help:
 	@echo "make test     the test suite"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
+	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
+	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
 
 install: $(STAMP)
@@ -44,6 +46,9 @@ bench: $(STAMP)
 
 tables: $(STAMP)
 	@$(BIN)/python -m training.tables docs/results
+
+reproduce: $(STAMP)
+	$(BIN)/python -m training.reproduce docs/results
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,21 @@ _TITLES = {
     "lexical_diversity": "different words over all captions (thousands)",
     "r_at_1": "self-retrieval R@1 (%)",
     "clip_score": "CLIPScore x100",
+    "cider": "CIDEr x100",
+    "content_matches": "content words a caption that are in a reference",
+    "content_precision": "content words that are in a reference (%)",
+    "repetition": "captions that repeat a 3-gram (%)",
 }
+_PLANE = (
+    "mean_words",
+    "lexical_diversity",
+    "r_at_1",
+    "clip_score",
+    "cider",
+    "content_matches",
+    "content_precision",
+    "repetition",
+)
 _Y = "clip_score"
 _XS = ("r_at_1", "mean_words")
 
@@ -79,6 +93,37 @@ def plot_trade_off(evaluations: Sequence[Evaluation], out: Path) -> None:
     _save(figure, out, {s: {label: _plain(p) for label, p in of.items()} for s, of in data.items()})
 
 
+def plot_plane(evaluations: Sequence[Evaluation], axes: Mapping[str, Sequence[float]], out: Path) -> None:
+    """Heat maps over the mixes of two directions: a panel for each number, under each scorer.
+
+    Args:
+        evaluations: end with those of the plane, the first axis varying slowest.
+        axes: coefficients by the name of their direction.
+
+    Raises:
+        MissingDependencyError: matplotlib is absent.
+    """
+    (down, ys), (across, xs) = axes.items()
+    plane = evaluations[len(evaluations) - len(ys) * len(xs) :]
+    shown = [m for name in _PLANE for m in plane[0].measurements if m.name == name]
+    figure, panels = _grid(-(-len(shown) // 2), 2)
+    flat = [panel for row in panels for panel in row]
+    data = {}
+    for panel, of in zip(flat, shown, strict=False):
+        values = [evaluation.value(of.name, of.scorer) * of.table_scale for evaluation in plane]
+        rows = [values[start : start + len(xs)] for start in range(0, len(values), len(xs))]
+        title = _TITLES[of.name] + (f" ({of.scorer})" if of.scorer else "")
+        _draw_map(panel, rows, title)
+        panel.set_xticks(range(len(xs)), [f"{x:g}" for x in xs])
+        panel.set_yticks(range(len(ys)), [f"{y:g}" for y in ys])
+        panel.set_xlabel(across)
+        panel.set_ylabel(down)
+        data[title] = rows
+    for panel in flat[len(shown) :]:
+        panel.set_axis_off()
+    _save(figure, out, {"axes": {name: list(values) for name, values in axes.items()}, "values": data})
+
+
 def plot_curves(curves: Curves, names: Sequence[str], out: Path) -> None:
     """The numbers ``names`` over the steps of training: a panel for each, a line for each run."""
     columns = min(2, len(names))
@@ -122,6 +167,17 @@ def _draw_points(axes: Axes, points: Mapping[str, Mapping[str, _Point]], x: str)
     axes.margins(0.15)
     axes.set_xlabel(_TITLES[x])
     axes.grid(alpha=0.3)
+
+
+def _draw_map(axes: Axes, rows: Sequence[Sequence[float]], title: str) -> None:
+    axes.imshow(rows, origin="lower", aspect="auto", cmap="viridis")
+    flat = [value for row in rows for value in row]
+    middle = (min(flat) + max(flat)) / 2
+    for y, row in enumerate(rows):
+        for x, value in enumerate(row):
+            colour = "black" if value > middle else "white"
+            axes.text(x, y, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=8)
+    axes.set_title(title, fontsize=10)
 
 
 def _grid(rows: int, columns: int) -> tuple[Figure, list[list[Axes]]]:

@@ -22,6 +22,8 @@ class Subject:
     """A captioner as ``models.catalog.find_captioner`` takes it, or the path of the file."""
     is_file: bool = False
     label: str | None = None
+    decode: Mapping[str, Any] | None = None
+    """Its own decoding, in place of the one that the settings give for all."""
 
     def name(self, models_dir: Path | None = None) -> str:
         """What tables call it: its label, else the id of the captioner or the name of the file.

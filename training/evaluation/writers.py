@@ -72,7 +72,7 @@ class _CaptionerWriter:
 
     def __init__(self, subject: Subject, pictures: EvaluationPictures, settings: EvaluationSettings) -> None:
         entry = find_captioner(subject.source, settings.models_dir)
-        self._strategy = parse_decode(settings.decode, entry.card.decoding)
+        self._strategy = parse_decode(subject.decode or settings.decode, entry.card.decoding)
         self._strategy.rows(settings.num_captions)  # refuses more captions than it can give
         dtype = pick_dtype(settings.dtype, pick_device(settings.device))
         self._model, self._pictures, self._settings = subject.source, pictures, settings
