@@ -45,7 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.serving
 
 tables: $(STAMP)
-	@$(BIN)/python -m training.tables docs/results
+	@$(BIN)/python -m training.tables docs/results --into README.md --into docs/PAPERS.md
 
 reproduce: $(STAMP)
 	$(BIN)/python -m training.reproduce docs/results

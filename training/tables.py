@@ -15,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import DataError
 from training.data.files import load_json
+from training.documents import fill_tables
 from training.evaluation.results import read_results
 from training.metrics.interface import Measurement
 from training.module_command import run
-from training.report import Evaluation, cell, heading_of
+from training.report import Evaluation, cell, heading_of, show
 
 LAYOUT_FILE = "table.json"
 _SIGNIFICANT = 0.01
@@ -45,23 +46,31 @@ class Layout(BaseModel):
     """Names of numbers; ``name@scorer`` for one scorer of several."""
     order: list[str] | None = None
     """Labels of the rows that are shown; None: all, in the order of the file names."""
+    intervals: bool = True
+    """Whether intervals are shown where there are any."""
 
 
 def print_tables(
     folder: Annotated[Path, typer.Argument(help="Folder with a folder of results for each table.")],
+    into: Annotated[
+        list[Path] | None, typer.Option(help="Document to put the tables into, where it names them; repeatable.")
+    ] = None,
 ) -> None:
     """Print a Markdown table for every folder of results."""
-    typer.echo("\n".join(tables(folder)), nl=False)
+    found = tables(folder)
+    for document in into or ():
+        fill_tables(document, found)
+    typer.echo("\n".join(found.values()), nl=False)
 
 
-def tables(folder: Path) -> list[str]:
-    """The tables of the folder itself and of every folder in it that holds results.
+def tables(folder: Path) -> dict[str, str]:
+    """The tables of the folder itself and of every folder in it that holds results, by the folder's name.
 
     Raises:
         DataError: ``no_data`` where there are none; ``not_json`` or ``wrong_schema`` for a file that is none.
     """
     groups = [folder, *sorted(path for path in folder.glob("**/*") if path.is_dir())]
-    found = [table(group) for group in groups if _files(group)]
+    found = {group.name: table(group) for group in groups if _files(group)}
     if not found:
         raise DataError("no_data", f"{folder} holds no results: *.json of `limner evaluate --out`, in folders")
     return found
@@ -74,8 +83,8 @@ def table(folder: Path) -> str:
     columns = list(_columns(rows, layout, folder))
     lines = [f"### {layout.title or folder.name}", ""]
     lines += [f"| | {' | '.join(_heading(rows, key) for key in columns)} |", "|---" + "|---:" * len(columns) + "|"]
-    lines += [f"| {cell(row.label)} | {' | '.join(_shown(row, key) for key in columns)} |" for row in rows]
-    lines += ["", *_footnotes(rows)]
+    lines += [f"| {cell(row.label)} | {' | '.join(_shown(row, key, layout) for key in columns)} |" for row in rows]
+    lines += ["", *_footnotes(rows, layout)]
     return "\n".join(lines) + "\n"
 
 
@@ -125,16 +134,17 @@ def _heading(rows: Sequence[Evaluation], key: Key) -> str:
     return heading_of(key[0], scale) + (f" ({key[1]})" if several and key[1] else "")
 
 
-def _shown(row: Evaluation, key: Key) -> str:
+def _shown(row: Evaluation, key: Key, layout: Layout) -> str:
     measurement = _find(row, key)
     if measurement is None:
         return ""
     estimate = row.estimate(measurement)
     difference = estimate.difference if estimate else None
-    return row.show(measurement) + ("*" if difference and difference.p < _SIGNIFICANT else "")
+    number = row.show(measurement) if layout.intervals else show(measurement.value, measurement.table_scale)
+    return number + ("*" if difference and difference.p < _SIGNIFICANT else "")
 
 
-def _footnotes(rows: Sequence[Evaluation]) -> Iterator[str]:
+def _footnotes(rows: Sequence[Evaluation], layout: Layout) -> Iterator[str]:
     """What all rows share, and what the marks mean."""
     shared: dict[str, Any] = {}
     for name in _CONDITIONS:
@@ -145,7 +155,13 @@ def _footnotes(rows: Sequence[Evaluation]) -> Iterator[str]:
     parts = [f"{name} {value if isinstance(value, str) else cell(value)}" for name, value in shared.items()]
     yield "; ".join(parts + ([f"scorers {', '.join(scorers)}"] if scorers else [])) + "."
     if any(row.estimates for row in rows):
-        yield f"In brackets: 95 % intervals over images; *: p < {_SIGNIFICANT} against the row it was compared with."
+        brackets = "In brackets: 95 % intervals over images; " if layout.intervals else ""
+        yield f"{brackets}*: p < {_SIGNIFICANT} against {_base_of(rows)}, not corrected for the number of tests."
+
+
+def _base_of(rows: Sequence[Evaluation]) -> str:
+    names = {e.difference.to for row in rows for e in row.estimates.values() if e.difference}
+    return names.pop() if len(names) == 1 else "the row it was compared with"
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_every_table_is_made_and_can_be_printed(folder: Path) -> None:
     }
     assert [body["label"] for body in bodies["rows"]["evaluations"]] == ["base", "trained", "twice"]
     assert len(bodies["plane"]["evaluations"]) == 6
-    printed = "".join(tables(folder / "results"))
+    printed = "".join(tables(folder / "results").values())
     assert "| trained |" in printed and "| rise 1, other 0.5 |" in printed
     assert {path.name for path in (folder / "plots").iterdir()} >= {"rows.png", "plane.png", "plane.json"}
 

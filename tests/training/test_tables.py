@@ -12,7 +12,7 @@ from models.errors import DataError
 from tests.training.evaluation.support import evaluation, measurement
 from training.comparison import Comparison
 from training.report import Difference, Estimate, Evaluation, to_json, write_text
-from training.tables import tables
+from training.tables import print_tables, tables
 
 ONE = evaluation("one", words=8.0, r_at_1=0.2, clip_score=0.7)
 BETTER = Estimate((0.3, 0.5), "percentile", Difference("one", 0.2, (0.1, 0.3), 0.001, "a test"))
@@ -34,7 +34,7 @@ def test_a_folder_is_a_table_and_a_file_a_row(tmp_path: Path) -> None:
     put(tmp_path / "b", "1", replace(ONE, estimates={}))
     put(tmp_path / "b", "2", TWO)
     put(tmp_path / "a", "both", ONE, TWO)
-    first, second = tables(tmp_path)
+    first, second = tables(tmp_path).values()
     assert first.splitlines() == [
         "### a",
         "",
@@ -44,7 +44,7 @@ def test_a_folder_is_a_table_and_a_file_a_row(tmp_path: Path) -> None:
         "| two | 12.00 | 60.00 | 40.00 [30.00, 50.00]* |",
         "",
         'split test; images 4; decode {"name": "beam", "options": {}}; scorers s.',
-        "In brackets: 95 % intervals over images; *: p < 0.01 against the row it was compared with.",
+        "In brackets: 95 % intervals over images; *: p < 0.01 against one, not corrected for the number of tests.",
     ]
     assert second.splitlines()[4:6] == [
         "| one | 8.00 | 70.00 | 20.00 |",
@@ -57,7 +57,7 @@ def test_a_layout_chooses_title_columns_and_rows(tmp_path: Path) -> None:
     put(tmp_path, "1", ONE)
     put(tmp_path, "2", second)
     layout(tmp_path, title="Of note", columns=["r_at_1", "clip_score@s"], order=["two", "one"])
-    (table,) = tables(tmp_path)
+    (table,) = tables(tmp_path).values()
     assert table.splitlines()[0] == "### Of note"
     assert table.splitlines()[2] == "| | r_at_1 x100 (s) | r_at_1 x100 (t) | clip_score x100 (s) |"
     assert table.splitlines()[4:6] == ["| two | 40.00 | 90.00 | 60.00 |", "| one | 20.00 |  | 70.00 |"]
@@ -89,4 +89,36 @@ def test_the_command_prints_and_fails_in_one_line(tmp_path: Path) -> None:
     assert failed.stderr.startswith("error: no_data: ") and failed.stderr.count("\n") == 1
     put(tmp_path, "1", ONE)
     done = command()
-    assert (done.returncode, done.stdout, done.stderr) == (0, tables(tmp_path)[0], "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, tables(tmp_path)[tmp_path.name], "")
+
+
+def test_intervals_can_be_left_out(tmp_path: Path) -> None:
+    put(tmp_path, "both", ONE, TWO)
+    layout(tmp_path, intervals=False)
+    (table,) = tables(tmp_path).values()
+    assert table.splitlines()[4:6] == ["| one | 8.00 | 70.00 | 20.00 |", "| two | 12.00 | 60.00 | 40.00* |"]
+    assert table.splitlines()[-1] == "*: p < 0.01 against one, not corrected for the number of tests."
+
+
+def test_documents_hold_the_tables_that_they_name(tmp_path: Path) -> None:
+    put(tmp_path / "results" / "a", "both", ONE, TWO)
+    document = tmp_path / "text.md"
+    document.write_text("Before.\n<!-- results: a -->\nold\n<!-- end of results -->\nAfter.\n", encoding="utf-8")
+    print_tables(tmp_path / "results", [document])
+    (table,) = tables(tmp_path / "results").values()
+    filled = f"Before.\n<!-- results: a -->\n\n{table}\n<!-- end of results -->\nAfter.\n"
+    assert document.read_text(encoding="utf-8") == filled
+    print_tables(tmp_path / "results", [document])
+    assert document.read_text(encoding="utf-8") == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("<!-- results: b -->\n<!-- end of results -->", "no results 'b'; there are: a"), ("text", "has no place for")],
+)
+def test_documents_without_a_place_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    put(tmp_path / "results" / "a", "both", ONE, TWO)
+    document = tmp_path / "text.md"
+    document.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        print_tables(tmp_path / "results", [document])
