@@ -14,6 +14,7 @@ from models.errors import CheckpointError
 CARD_FILE = "card.json"
 MAX_COEFFICIENT = 4.0
 """How far a mix may go along a direction, either way; 1 is the direction's own model."""
+MAX_GUIDANCE = 10.0
 
 
 class _Record(BaseModel):
@@ -25,6 +26,12 @@ class Named(_Record):
 
     name: str
     options: dict[str, Any] = {}
+
+
+class Decoding(Named):
+    """A decoding strategy, its options and its guidance, of which 1 is none and is not written."""
+
+    guidance: float = Field(default=1.0, ge=0, le=MAX_GUIDANCE, exclude_if=lambda guidance: guidance == 1.0)
 
 
 class DataSource(_Record):
@@ -43,7 +50,7 @@ class Measurement(_Record):
     split: str
     images: int
     values: dict[str, float]
-    decoding: Named | None = None
+    decoding: Decoding | None = None
     scorer: str | None = None
     tokenizer: str | None = None
 
@@ -113,7 +120,7 @@ class CaptionerCard(CardBase):
 
     kind: Literal["weights", "mix"]
     family: str
-    decoding: Named | None = None
+    decoding: Decoding | None = None
     """How captions are decoded where nobody says how, chosen on val; None: the default strategy, for a mix its base's
     decoding."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from models.card import Card, FilePart, Measurement, MixCard, ScorerCard
+from models.card import Card, Decoding, FilePart, Measurement, MixCard, ScorerCard
 from models.catalog import find_model, model_ids
 from models.errors import LimnerError
 from models.file_hashes import verify_files
@@ -131,9 +131,14 @@ def _measured(measurement: Measurement) -> str:
     values = ", ".join(f"{name} {value:.4g}" for name, value in measurement.values.items())
     decoding = measurement.decoding
     context = [f"{measurement.split}, {measurement.images} images"]
-    context += [_call(decoding.name, decoding.options)] if decoding else []
+    context += [_decoding(decoding)] if decoding else []
     context += [f"{kind} {name}" for kind in ("scorer", "tokenizer") if (name := getattr(measurement, kind))]
     return f"{values} ({'; '.join(context)})"
+
+
+def _decoding(decoding: Decoding) -> str:
+    call = _call(decoding.name, decoding.options)
+    return call if decoding.guidance == 1.0 else f"{call} guidance={decoding.guidance:g}"
 
 
 def _call(name: str, options: dict[str, object]) -> str:

@@ -8,14 +8,15 @@ from models.decoding import DEFAULT_STRATEGY
 from models.errors import RequestError
 
 
-def decode_words(name: str | None, options: Sequence[str]) -> dict[str, Any] | None:
+def decode_words(name: str | None, options: Sequence[str], guidance: float | None = None) -> dict[str, Any] | None:
     """The words of the command line as a request's ``decode``; None where there are none, which is the model's own.
 
-    Options without a name are those of the default strategy.
+    Options without a name are those of the default strategy; guidance alone goes with the model's own.
     """
-    if name is None and not options:
-        return None
-    return {"name": name or DEFAULT_STRATEGY, "options": key_values(options)}
+    decode: dict[str, Any] = {} if guidance is None else {"guidance": guidance}
+    if name is not None or options:
+        decode |= {"name": name or DEFAULT_STRATEGY, "options": key_values(options)}
+    return decode or None
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, Any]:

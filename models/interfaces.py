@@ -24,7 +24,8 @@ class Hypothesis:
     """Generated ids, without prompt, start and end token."""
     logprob: float
     """Mean log-probability per generated token (the end token counts) under the model's own distribution, before
-    penalties, temperature or truncation: comparable between strategies and lengths."""
+    penalties, temperature or truncation: comparable between strategies and lengths. With guidance, under the guided
+    distribution: comparable at the same guidance only."""
     score: float
     """What the strategy ranked by; only comparable within one call."""
     finish_reason: FinishReason

@@ -59,6 +59,9 @@ def caption(
     model: Annotated[str, typer.Option(help="Id, folder or hub id.")] = DEFAULT_MODEL,
     decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
+    ] = None,
     num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
     score: Annotated[bool, typer.Option("--score", help="CLIPScore of each caption, in the JSON output.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
@@ -78,7 +81,9 @@ def caption(
     from serving.files import caption_files, find_pictures, row_of
     from serving.output import json_line, rows_to, text_line
 
-    strategy = parse_decode(decode_words(decode, option or ()), find_captioner(model, models_dir).card.decoding)
+    strategy = parse_decode(
+        decode_words(decode, option or (), guidance), find_captioner(model, models_dir).card.decoding
+    )
     strategy.rows(num_captions)  # refuses more captions than the strategy can give
     files = find_pictures(paths, recursive=recursive)
     if not any(os.path.lexists(file.path) for file in files):

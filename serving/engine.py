@@ -85,10 +85,12 @@ class Engine:
 
         Raises:
             UnknownNameError: ``unknown_model``.
-            RequestError: ``unsupported_option`` where scores are asked for and the model has no scorer.
+            RequestError: ``unsupported_option`` where scores are asked for and the model has no scorer, or guidance and
+                it has no null memory.
             OverloadedError: no room, too late, or shutting down.
         """
         pipeline = self._pipeline(job.model)
+        job.strategy.check(pipeline.captioner)
         score = job.score if job.score is not None else pipeline.scorer_id is not None
         if score:
             _require_scorer(pipeline)

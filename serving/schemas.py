@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.card import DataSource, Measurement
+from models.card import MAX_GUIDANCE, DataSource, Measurement
 from models.interfaces import FinishReason
 
 
@@ -26,11 +26,20 @@ class ImageInput(_Request):
 
 
 class DecodeInput(_Request):
-    """A decoding strategy and its options."""
+    """A decoding strategy and its options; where neither is given, the model's own."""
 
-    name: str = Field(default="beam", description="greedy, beam, diverse_beam or sample")
-    options: dict[str, Any] = Field(default={}, description="the strategy's own, such as `beams` or `temperature`")
-    guidance: float | None = None
+    name: str | None = Field(
+        default=None, description="greedy, beam, diverse_beam or sample; beam where only options are given"
+    )
+    options: dict[str, Any] | None = Field(
+        default=None, description="the strategy's own, such as `beams` or `temperature`"
+    )
+    guidance: float | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_GUIDANCE,
+        description="classifier-free: above 1 the picture counts for more; only models with a null memory",
+    )
     rerank: Literal["clip_score"] | None = None
 
 
@@ -80,7 +89,9 @@ class CaptionOut(BaseModel):
     """One caption."""
 
     text: str
-    logprob: float = Field(description="mean log-probability per generated token, under the model itself")
+    logprob: float = Field(
+        description="mean log-probability per generated token, under the model itself or its guided distribution"
+    )
     tokens: int
     finish_reason: FinishReason
     clip_score: float | None

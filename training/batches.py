@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from models.errors import DataError
 from models.families.base import TorchCaptioner
 from training.data import Example
 from training.features import FeatureCache
@@ -80,14 +81,25 @@ class CaptionItems(Dataset[Item]):
 class StepBatches(Sampler[list[Coordinate]]):
     """The batches of a whole run, each epoch in its own order; an incomplete last batch of an epoch is left out.
 
-    A run is one pass over this sampler, so that resuming at a step is skipping that many batches.
+    A run is one pass over this sampler, so that resuming at a step is skipping that many batches. Of several workers
+    each gets its own part of every batch.
     """
 
-    def __init__(self, examples: int, batch_size: int, epochs: int, seed: int) -> None:
+    def __init__(
+        self, examples: int, batch_size: int, epochs: int, seed: int, *, worker: int = 0, workers: int = 1
+    ) -> None:
+        """``batch_size`` counts the pictures of all workers.
+
+        Raises:
+            DataError: ``no_data``, there is not a picture for each worker.
+        """
         self._examples = examples
         self._batch_size = min(batch_size, examples)
         self._epochs = epochs
         self._seed = seed
+        self._part = slice(worker, None, workers)
+        if self._batch_size < workers:
+            raise DataError("no_data", f"{self._batch_size} pictures a step are too few for {workers} workers")
         self.steps_per_epoch = examples // self._batch_size
 
     def __len__(self) -> int:
@@ -99,7 +111,7 @@ class StepBatches(Sampler[list[Coordinate]]):
             order = torch.randperm(self._examples, generator=generator).tolist()
             for step in range(self.steps_per_epoch):
                 chosen = order[step * self._batch_size : (step + 1) * self._batch_size]
-                yield [(epoch, index) for index in chosen]
+                yield [(epoch, index) for index in chosen[self._part]]
 
 
 def collator(*, packed: bool) -> Callable[[Sequence[Item]], dict[str, Batch]]:

@@ -44,14 +44,14 @@ class CaptionTrainer(StepTrainer):
     ) -> None:
         """``settings`` as ``StepTrainer`` takes them."""
         super().__init__(module, args, items, lambda: validation.run(module.captioner), **settings)
-        self._captions = module
+        self.captions = module
         self._items = items
         self.batches = batches
         self._collate = collate
 
     def get_train_dataloader(self) -> Any:
-        loader = DataLoader(self._items, batch_sampler=self.batches, collate_fn=self._collate)
-        return self.accelerator.prepare(loader)
+        # Not prepared by accelerate, which would give each worker batches of its own instead of parts of each batch.
+        return DataLoader(self._items, batch_sampler=self.batches, collate_fn=self._collate)
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         step, steps = self.state.global_step, self.state.max_steps
@@ -65,8 +65,11 @@ class CaptionTrainer(StepTrainer):
     def count_tokens(self, inputs: dict[str, Any]) -> int:
         return len(inputs["batch"].captions.targets.labels)
 
+    def count_units(self, inputs: dict[str, Any]) -> int:
+        return self.captions.objective.count_units(inputs["batch"])
+
     def further_state(self) -> dict[str, Tensor]:
-        return self._captions.objective.state_dict()
+        return self.captions.objective.state_dict()
 
     def restore_further_state(self, state: Mapping[str, Tensor]) -> None:
-        self._captions.objective.load_state_dict(state)
+        self.captions.objective.load_state_dict(state)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from models.card import DataSource, Named
+from models.card import DataSource, Decoding, Named
 from training.augment import ViewOptions
 from training.data import DataReport
 from training.uncertain import UncertainPairs
@@ -21,8 +21,10 @@ class DataSettings(_Settings):
     terms: str
     format: str = "karpathy"
     options: dict[str, Any]
+    agreeing: int | None = Field(default=None, ge=1)
+    """Train on this many captions of each picture only: those that agree best with its others."""
     uncertain: UncertainPairs | None = None
-    """Train on these pairs only."""
+    """Of those, train on these pairs only."""
 
     def source(self, report: DataReport) -> DataSource:
         """The training split as a card tells of it."""
@@ -39,6 +41,8 @@ class ModelSettings(_Settings):
     """Architecture and regularisation of the captioner."""
 
     vision: str = "tf_efficientnet_lite0"
+    stem_blocks: int = Field(default=7, ge=1, le=7)
+    """The encoder's first blocks, which stay frozen even where it is trained."""
     image_size_px: int = 224
     width: int = 256
     heads: int = 8
@@ -74,6 +78,9 @@ class TrainSettings(_Settings):
     save_every_steps: int | None = Field(default=None, ge=1)
     """None: once an epoch."""
     log_every_steps: int = Field(default=50, ge=1)
+    tensorboard: bool = Field(default=False, exclude=True)
+    """Write the log for TensorBoard too, into the folder ``tensorboard`` of the run. What is trained does not depend on
+    it, so that a run may go on with or without."""
     patience: int | None = Field(default=None, ge=1)
     """Validations without a better one after which training stops; None: it runs to its end."""
 
@@ -106,7 +113,7 @@ class SelectSettings(_Settings):
     """Those after ``cut`` need a scorer."""
     mode: Literal["max", "min"] = "max"
     scorer: str | None = None
-    decode: Named = Named(name="beam", options={"beams": 3})
+    decode: Decoding = Decoding(name="beam", options={"beams": 3})
 
 
 class CaptionerConfig(_Settings):
@@ -127,7 +134,7 @@ class CaptionerConfig(_Settings):
     views: ViewOptions = ViewOptions()
     train: TrainSettings
     select: SelectSettings = SelectSettings()
-    decoding: Named | None = None
+    decoding: Decoding | None = None
     """How the finished captioner decodes where nobody says how; None: the default strategy."""
 
     @field_validator("model")

@@ -13,13 +13,15 @@ from transformers import TrainingArguments
 from models.clip_scorer import load_scorer
 from models.decoding import parse_decode
 from models.families.base import TorchCaptioner
+from training import workers
 from training.augment import ViewOptions
 from training.averaging import trained_tensors
 from training.batches import CaptionItems, StepBatches, collator
 from training.caption_trainer import CaptionTrainer, TrainedModule
 from training.captioner_card import card_maker
 from training.captioner_config import CaptionerConfig, TrainSettings
-from training.data import Example, read_dataset
+from training.consensus import keep_agreeing
+from training.data import Dataset, Example, read_dataset
 from training.features import FeatureCache, build_cache
 from training.negatives import NegativeSampler, nearest_images
 from training.objectives import choose_objective
@@ -44,7 +46,7 @@ class CaptionerTask:
         # Checked now, so that wrong options are told at once and not after the features are computed.
         self._objective = choose_objective(config.objective.name, config.objective.options)
         self._strategy = parse_decode(None, config.select.decode)
-        parse_decode(None, config.decoding)
+        self._own_strategy = parse_decode(None, config.decoding)
 
     def run(self, out: Path) -> Path:
         """Train in ``out``, continuing what is there, and return the checkpoint folder ``out/ID``.
@@ -53,33 +55,52 @@ class CaptionerTask:
             DataError: the data cannot be used, or the loss is not finite.
             ImageError: a picture cannot be read.
             CheckpointError: the captioner to start from, a teacher or a scorer cannot be loaded.
-            MissingDependencyError: a package with the weights to start from, or Java where asked for, is absent.
+            RequestError: ``unsupported_option``, guidance of a captioner that has no null memory.
+            MissingDependencyError: a package with the weights to start from, Java or TensorBoard where asked for, is
+                absent.
         """
         config = self.config
         if config.train.threads:
             torch.set_num_threads(config.train.threads)
         torch.manual_seed(config.seed)
-        claim(out, self._resolved())
+        with workers.first_alone():  # the others then find the features that it computed
+            claim(out, self._resolved())
+            dataset, trainer = self._prepared(out)
+        found = checkpoints(out)
+        if not found or found[-1].name != f"checkpoint-{len(trainer.batches)}":
+            trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
+        return workers.from_first(lambda: self._write(out, trainer, dataset))
+
+    def _prepared(self, out: Path) -> tuple[Dataset, CaptionTrainer]:
+        """The data, and a trainer of the captioner to start from."""
+        config = self.config
         self._features_folder = out.parent / "features"  # runs side by side share it
         dataset = read_dataset(config.data.format, config.data.options, splits=["train", "val"])
         logger.info("data: %s", dataset.report.summary())
         train, val = self._kept(dataset.split("train")), dataset.split("val")
         captioner = starting_captioner(config, train)
+        for strategy in (self._strategy, self._own_strategy):
+            strategy.check(captioner)
         resources = build_resources(self._objective, captioner, train, config.seed, self._features_folder)
         module = TrainedModule(captioner, self._objective.build(resources))
-        trainer = self._trainer(out, module, resources, train, val)
-        found = checkpoints(out)
-        if not found or found[-1].name != f"checkpoint-{len(trainer.batches)}":
-            trainer.train(resume_from_checkpoint=str(found[-1]) if found else None)
-        load_best(out, module)
+        return dataset, self._trainer(out, module, resources, train, val)
+
+    def _write(self, out: Path, trainer: CaptionTrainer, dataset: Dataset) -> Path:
+        """The folder of the best weights."""
+        captioner = trainer.captions.captioner
+        load_best(out, trainer.captions)
         best = read_best(out)
         assert best is not None  # the last step of a run always validates
-        folder = out / config.id
-        make_card = card_maker(config, captioner.family, dataset, best["values"])
+        folder = out / self.config.id
+        make_card = card_maker(self.config, captioner.family, dataset, best["values"])
         captioner.eval().save(folder, make_card, {"recipe.yaml": self._resolved()})
         return folder
 
     def _kept(self, train: Sequence[Example]) -> Sequence[Example]:
+        if agreeing := self.config.data.agreeing:
+            train = keep_agreeing(train, agreeing)
+            count = sum(len(example.captions) for example in train)
+            logger.info("%d captions are kept by their agreement with the others of their picture", count)
         pairs = self.config.data.uncertain
         if pairs is None:
             return train
@@ -108,7 +129,8 @@ class CaptionerTask:
         per_image = settings.captions_per_image
         items = CaptionItems(captioner, train, train_cache, captions_per_image=per_image, negatives=negatives, **shared)
         val_items = CaptionItems(captioner, val, val_cache, **shared)
-        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed)
+        part = {"worker": workers.number(), "workers": workers.count()}
+        batches = StepBatches(len(train), settings.images_per_step, settings.epochs, config.seed, **part)
         return CaptionTrainer(
             module,
             self._arguments(out, batches.steps_per_epoch),
@@ -120,6 +142,7 @@ class CaptionerTask:
             average_decay=settings.average_decay,
             select=config.select,
             patience=settings.patience,
+            tensorboard=settings.tensorboard,
         )
 
     def _cache(self, captioner: TorchCaptioner, examples: Sequence[Example], views: ViewOptions) -> FeatureCache:

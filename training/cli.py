@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from models.errors import RequestError
 from training.cli_evaluate import evaluate
 
 __all__ = ["evaluate", "train"]
@@ -16,17 +18,35 @@ def train(
     recipe: Annotated[Path, typer.Argument(help="YAML file, or the name of one that limner ships, e.g. concise.yaml.")],
     settings: Annotated[list[str] | None, typer.Argument(help="Overrides, dotted key=value.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/ and the recipe's name.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that share the run, by Ray Train; each takes images_per_step.")
+    ] = None,
+    gpus: Annotated[bool, typer.Option("--gpus", help="One GPU for each of the workers.")] = False,
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster with the workers, or auto. Default: this machine alone.")
+    ] = None,
 ) -> None:
     """Train what a recipe describes, after the recipes that it needs. An interrupted run goes on where it was."""
-    import logging
+    from training.logs import log_to_stderr
+    from training.recipe import build_task, read_recipe
 
-    from training.recipe import build_task, read_recipe, recipes_before
+    if workers is None and (gpus or address):
+        raise RequestError("invalid_request", "--gpus and --address are about --workers: say how many")
+    log_to_stderr()
+    runs = _runs(read_recipe(recipe, settings or ()), out or Path("runs") / recipe.stem)
+    build_task(runs[-1][0])  # checked before hours are spent on what it needs
+    if workers is None:
+        finished = [build_task(plan).run(folder) for plan, folder in runs][-1]
+    else:
+        from training.launch import launch
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    plan = read_recipe(recipe, settings or ())
-    earlier = recipes_before(plan)
-    task = build_task(plan)  # checked before hours are spent on what it needs
-    for needed in earlier:
-        train(needed)
-    finished = task.run(out or Path("runs") / recipe.stem)
+        finished = launch(runs, workers=workers, gpus=gpus, address=address)
     typer.echo(f"wrote {finished}")
+
+
+def _runs(plan: dict[str, Any], out: Path) -> list[tuple[dict[str, Any], Path]]:
+    """The recipes that this one needs and itself, in order, each with the folder of its run."""
+    from training.recipe import read_recipe, recipes_before
+
+    earlier = [_runs(read_recipe(needed), Path("runs") / needed.stem) for needed in recipes_before(plan)]
+    return [*chain.from_iterable(earlier), (plan, out)]

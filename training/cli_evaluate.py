@@ -43,6 +43,9 @@ def evaluate(
     label: Annotated[list[str] | None, typer.Option(help="What tables call a model, in order, repeatable.")] = None,
     decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
+    ] = None,
     num_captions: Annotated[int, typer.Option(help="Captions per image, for diversity and oracle metrics.")] = 1,
     metric: Annotated[
         list[str] | None,
@@ -74,7 +77,7 @@ def evaluate(
     if update_card and (compare or subjects[0].is_file):
         raise RequestError("invalid_request", "--update-card is for the evaluation of one model")
     settings = EvaluationSettings(
-        decode=decode_words(decode, option or ()),
+        decode=decode_words(decode, option or (), guidance),
         num_captions=num_captions,
         scorers=tuple(scorer or ()),
         metrics=None if metric is None else [_metric(word) for word in metric],

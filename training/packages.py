@@ -52,7 +52,7 @@ def imagenet_network(name: str) -> Any:
 
 def load_imagenet(encoder: GridEncoder, name: str) -> None:
     """Give ``encoder`` the ImageNet weights of its architecture. Raises as ``imagenet_network`` does."""
-    stem, top = fold_and_split(imagenet_network(name))
+    stem, top = fold_and_split(imagenet_network(name), encoder.stem_blocks)
     encoder.stem.load_state_dict(stem.state_dict())
     encoder.top.load_state_dict(top.state_dict())
 

@@ -104,7 +104,7 @@ class Evaluation:
                 split=self.context["split"],
                 images=self.context["images"],
                 values=values,
-                decoding=card.Named.model_validate(decode) if decode else None,
+                decoding=card.Decoding.model_validate(decode) if decode else None,
                 scorer=scorer,
                 tokenizer=tokenizer,
             )

@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -17,7 +16,9 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from models.checkpoints import replace_folder
 from models.errors import DataError
+from training import workers
 from training.averaging import WeightAverage, trained_tensors
+from training.progress import ProgressBar, StepStatistics, event_files
 from training.seeds import seed_of
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class StepTrainer(Trainer):
 
     Every random draw of a step is seeded by (seed, step), and checkpoints appear by renaming: a run that is killed and
     started again ends in the same weights, bit for bit on a CPU with the same number of threads.
+
+    Where several workers share the run (``training.workers``), each has its own part of every batch, and the loss is
+    that of one worker on the whole batch. Only the first one validates and writes.
     """
 
     def __init__(
@@ -57,8 +61,13 @@ class StepTrainer(Trainer):
         average_decay: float,
         select: Selection,
         patience: int | None = None,
+        tensorboard: bool = False,
     ) -> None:
-        """``validate`` measures the module as it stands; ``patience`` is in validations."""
+        """``validate`` measures the module as it stands; ``patience`` is in validations.
+
+        Raises:
+            MissingDependencyError: ``tensorboard`` is asked for and absent.
+        """
         super().__init__(model=module, args=args, train_dataset=dataset, eval_dataset=dataset)
         self.remove_callback(PrinterCallback)
         self.module = module
@@ -69,7 +78,11 @@ class StepTrainer(Trainer):
         self._select = select
         self._patience = patience
         self._saving_to: str | None = None
-        self._progress = _Progress()
+        self._statistics = StepStatistics()
+        self._bar = ProgressBar(self._statistics)
+        self.add_callback(self._bar)
+        if tensorboard:
+            self.add_callback(event_files(self._out / "tensorboard"))
 
     def create_optimizer(self, *_: Any) -> Any:
         self.optimizer = torch.optim.AdamW(self._groups, lr=self.args.learning_rate, betas=(0.9, 0.98))
@@ -77,8 +90,16 @@ class StepTrainer(Trainer):
 
     # --- steps --------------------------------------------------------------------------------------------------
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self._bar.close()
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
-        torch.manual_seed(seed_of(self.args.seed, "step", self.state.global_step))
+        # Workers draw apart, so that no two pictures of a step have the same dropout.
+        further = ("worker", number) if (number := workers.number()) else ()
+        torch.manual_seed(seed_of(self.args.seed, "step", self.state.global_step, *further))
         loss: Tensor = super().training_step(model, inputs, *args, **kwargs)
         if not torch.isfinite(loss):
             of = self.name_batch(inputs)
@@ -89,8 +110,16 @@ class StepTrainer(Trainer):
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         outputs = model(**inputs)
-        self._progress.add({name: part for name, part in outputs.items() if name != "loss"}, self.count_tokens(inputs))
-        return outputs["loss"]
+        share = self._share(inputs)
+        parts = {name: part for name, part in outputs.items() if name != "loss"}
+        self._statistics.add(parts, self.count_tokens(inputs), share)
+        return outputs["loss"] * share
+
+    def _share(self, inputs: dict[str, Any]) -> float:
+        """What the loss here is multiplied by, so that the mean over the workers is the mean over all their units."""
+        own = self.count_units(inputs)
+        (everything,) = workers.totals([own])
+        return own * workers.count() / everything if everything else 1.0
 
     def name_batch(self, inputs: dict[str, Any]) -> str:
         """What is in a batch, for an error message; empty where nothing is to be said."""
@@ -100,29 +129,45 @@ class StepTrainer(Trainer):
         """Target tokens of a batch, for the speed in the log."""
         return 0
 
+    def count_units(self, inputs: dict[str, Any]) -> int:
+        """What the loss of a batch is a mean over, such as its tokens; by default every batch counts alike."""
+        return 1
+
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        logs = {**logs, **(self._progress.take() if "loss" in logs else {})}
+        logs = {**logs, **(self._statistics.take() if "loss" in logs else {})}
         super().log(logs, *args, **kwargs)
-        logger.info("step %d/%d: %s", self.state.global_step, self.state.max_steps, json.dumps(logs))
+        if self.is_world_process_zero():
+            logger.info("step %d/%d: %s", self.state.global_step, self.state.max_steps, json.dumps(logs))
+
+    def store_flos(self) -> None:
+        """Nothing: transformers counts them for its own models only, and would wait for every worker here."""
 
     # --- validation ---------------------------------------------------------------------------------------------
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validate the averaged weights, and keep them when they are the best so far."""
-        with self.average.applied():
-            values = self._validate()
+        values, stop = workers.from_first(self._validate_and_keep)
         metrics = {f"eval_{name}": value for name, value in values.items()}
         self.log(metrics)
+        if stop:
+            self.control.should_training_stop = True
+        self.control.should_evaluate = False  # the trainer would validate the last step again at the end of the epoch
+        return metrics
+
+    def _validate_and_keep(self) -> tuple[dict[str, float], bool]:
+        """What was measured, and whether training should stop."""
+        with self.average.applied():
+            values = self._validate()
         if self._select.metric not in values:
             raise DataError("bad_recipe", f"select.metric {self._select.metric!r} is none of: {', '.join(values)}")
         best = read_best(self._out)
         if best is None or self._better(values, best["values"]):
             self._keep_best(values)
-        elif self._patience and self._validations_since(best["step"]) >= self._patience:
+            return values, False
+        stop = bool(self._patience) and self._validations_since(best["step"]) >= int(self._patience or 0)
+        if stop:
             logger.info("no better validation since step %d: training stops", best["step"])
-            self.control.should_training_stop = True
-        self.control.should_evaluate = False  # the trainer would validate the last step again at the end of the epoch
-        return metrics
+        return values, stop
 
     @property
     def _out(self) -> Path:
@@ -157,6 +202,10 @@ class StepTrainer(Trainer):
         return self._saving_to or str(super()._get_output_dir(trial))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        workers.from_first(lambda: self._write_checkpoint(model, trial))
+        self.control.should_save = False  # the trainer would save the last step again at the end of the epoch
+
+    def _write_checkpoint(self, model: Any, trial: Any) -> None:
         draft = self._out / ".checkpoint.partial"
         shutil.rmtree(draft, ignore_errors=True)
         self._saving_to = str(draft)
@@ -172,7 +221,6 @@ class StepTrainer(Trainer):
         draft.rmdir()
         for old in checkpoints(self._out)[:-_KEPT_CHECKPOINTS]:
             shutil.rmtree(old)
-        self.control.should_save = False  # the trainer would save the last step again at the end of the epoch
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or str(self.args.output_dir))
@@ -201,29 +249,6 @@ class _Averaging(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._average.update(state.global_step)
-
-
-class _Progress:
-    """Parts of the loss and tokens since the last line of the log."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._steps = self._tokens = 0
-        self._began = time.monotonic()
-
-    def add(self, parts: Mapping[str, Tensor], tokens: int) -> None:
-        for name, part in parts.items():
-            self._sums[name] = self._sums.get(name, 0.0) + float(part)
-        self._steps += 1
-        self._tokens += tokens
-
-    def take(self) -> dict[str, float]:
-        """Mean parts and tokens per second; counting begins anew."""
-        seconds = max(time.monotonic() - self._began, 1e-9)
-        means = {name: value / max(self._steps, 1) for name, value in self._sums.items()}
-        speed = {"tokens_per_s": round(self._tokens / seconds, 1)} if self._tokens else {}
-        self._sums, self._steps, self._tokens, self._began = {}, 0, 0, time.monotonic()
-        return {**means, **speed}
 
 
 def checkpoints(out: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from models.decoding.guidance import GuidedRows
 from models.decoding.strategy import Plan, Strategy
 from models.errors import RequestError
 from models.interfaces import Captioner, Hypothesis
@@ -30,12 +31,14 @@ def decode(
 
     Raises:
         RequestError: ``invalid_request`` for more captions than the strategy can give or a prompt that leaves no room;
-            ``unsupported_option`` for a prompt that the captioner cannot take.
+            ``unsupported_option`` for a prompt or a guidance that the captioner cannot take.
     """
+    strategy.check(captioner)
     rows = strategy.rows(num_captions)
     prompts = _checked(captioner, prompts)
     limits, prompt = _lengths(captioner, strategy, batch, prompts)
-    state, logits = captioner.start(memory, prompts)
+    decoder = GuidedRows(captioner, strategy.guidance, batch)
+    logits = decoder.start(memory, prompts)
     given = [strategy.seed] * batch if seeds is None else [strategy.seed if seed is None else seed for seed in seeds]
     plan = Plan(
         batch=batch,
@@ -48,16 +51,16 @@ def decode(
     )
     if rows > 1:
         widened = torch.arange(batch, device=logits.device).repeat_interleave(rows)
-        captioner.reorder(state, widened)
+        decoder.reorder(widened)
         logits = logits[widened]
     search = strategy.begin(plan)
     while True:
-        tokens, parents = search.advance(logits.float())
+        tokens, parents = search.advance(logits)
         if search.done:
             return [captions[:num_captions] for captions in search.hypotheses()]
         if parents is not None:
-            captioner.reorder(state, parents)
-        logits = captioner.step(state, tokens)
+            decoder.reorder(parents)
+        logits = decoder.step(tokens)
 
 
 def _checked(captioner: Captioner, prompts: list[str] | None) -> list[str] | None:

@@ -38,7 +38,7 @@ def explain(error: ValidationError, strategy: str, options: type[SharedOptions])
         )
     hint = f" ({first['msg'].removeprefix('Value error, ')})" if first["type"] == "value_error" else ""
     allowed = _allowed(options.model_json_schema()["properties"][name])
-    return f"option {name!r} of decoding strategy {strategy!r} is {_short(first['input'])}; allowed: {allowed}{hint}"
+    return f"option {name!r} of decoding strategy {strategy!r} is {short(first['input'])}; allowed: {allowed}{hint}"
 
 
 def _allowed(schema: dict[str, Any]) -> str:
@@ -52,6 +52,7 @@ def _allowed(schema: dict[str, Any]) -> str:
     return noun + start + (f" to {high}" if high is not None else "")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """The value as a message may show it."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

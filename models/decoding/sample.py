@@ -41,8 +41,8 @@ class Sample(Strategy):
     def seed(self) -> int | None:
         return self.options.seed
 
-    def group_key(self) -> tuple[str, SharedOptions]:
-        return (self.name, self.options.model_copy(update={"seed": None}))
+    def group_key(self) -> tuple[str, SharedOptions, float]:
+        return (self.name, self.options.model_copy(update={"seed": None}), self.guidance)
 
     def begin(self, plan: Plan) -> Search:
         from models.decoding.sampling import sample_search  # deferred: loads torch

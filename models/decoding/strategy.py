@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from models.decoding.options import SharedOptions
 from models.errors import RequestError
-from models.interfaces import Hypothesis
+from models.interfaces import Captioner, Hypothesis
 
 if TYPE_CHECKING:
     import torch
@@ -46,13 +46,15 @@ class Search(Protocol):
 
 
 class Strategy(ABC):
-    """A decoding strategy with its options; equal and hashable by both."""
+    """A decoding strategy with its options and its guidance; equal and hashable by all three."""
 
     name: ClassVar[str]
     Options: ClassVar[type[SharedOptions]]
 
-    def __init__(self, options: SharedOptions | None = None) -> None:
+    def __init__(self, options: SharedOptions | None = None, guidance: float = 1.0) -> None:
         self.options = self.Options() if options is None else options
+        self.guidance = guidance
+        """How far the picture pulls the logits away from those without it; 1 is off (``models.decoding.guidance``)."""
 
     @property
     def seed(self) -> int | None:
@@ -82,19 +84,32 @@ class Strategy(ABC):
             raise RequestError("invalid_request", detail)
         return most
 
+    def check(self, captioner: Captioner) -> None:
+        """Raise RequestError, ``unsupported_option``, where ``captioner`` cannot be decoded like this."""
+        if self.guidance != 1.0 and "null_memory" not in captioner.capabilities:
+            why = f"models of the family {captioner.family!r} cannot caption without a picture"
+            raise RequestError("unsupported_option", f"decode.guidance {self.guidance:g}: {why}")
+
     @abstractmethod
     def begin(self, plan: Plan) -> Search:
         """A fresh search over the images of ``plan``."""
 
-    def group_key(self) -> tuple[str, SharedOptions]:
+    def group_key(self) -> tuple[str, SharedOptions, float]:
         """Equal for requests that may share a forward pass. Seeds travel per image and are no part of it."""
-        return (self.name, self.options)
+        return (self.name, self.options, self.guidance)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data that ``parse_decode`` makes this strategy from; guidance only where there is some."""
+        guidance = {} if self.guidance == 1.0 else {"guidance": self.guidance}
+        return {"name": self.name, "options": self.options.model_dump(mode="json"), **guidance}
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and isinstance(other, Strategy) and other.options == self.options
+        if type(other) is not type(self) or not isinstance(other, Strategy):
+            return False
+        return other.options == self.options and other.guidance == self.guidance
 
     def __hash__(self) -> int:
-        return hash((self.name, self.options))
+        return hash((self.name, self.options, self.guidance))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.options!r})"
+        return f"{type(self).__name__}({self.options!r}, guidance={self.guidance!r})"

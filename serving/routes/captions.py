@@ -1,12 +1,13 @@
 """POST /v1/captions: images in, captions out."""
 
 import time
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from models.card import Named
-from models.decoding import parse_decode
+from models.card import Decoding
+from models.decoding import DEFAULT_STRATEGY, parse_decode
 from models.decoding.strategy import Strategy
 from models.errors import RequestError, UnknownNameError
 from serving import metrics
@@ -16,7 +17,7 @@ from serving.messages import CaptionJob, CaptionReply
 from serving.openapi import caption_forms
 from serving.problems import refuse
 from serving.results import failures, result_of
-from serving.schemas import CaptionOptions, CaptionResponse, IndexedResult, TimingOut
+from serving.schemas import CaptionOptions, CaptionResponse, DecodeInput, IndexedResult, TimingOut
 from serving.services import ServicesDep
 
 router = APIRouter()
@@ -53,7 +54,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     return _response(job, reply, time.perf_counter() - request.state.started)
 
 
-def _strategy(options: CaptionOptions, model: str, default: Named | None, max_rows: int) -> Strategy:
+def _strategy(options: CaptionOptions, model: str, default: Decoding | None, max_rows: int) -> Strategy:
     """The decoding strategy of a request, once everything that cannot be had is refused."""
     if options.experiment is not None:
         raise UnknownNameError("unknown_experiment", f"no experiment {options.experiment!r} runs here")
@@ -62,16 +63,17 @@ def _strategy(options: CaptionOptions, model: str, default: Named | None, max_ro
             raise RequestError("unsupported_option", f"{name}: model {model!r} has no spectrum and no directions")
     if options.min_clip_score is not None:
         raise RequestError("unsupported_option", "min_clip_score: this server cannot filter by score yet")
-    decode = options.decode
-    if decode is None:
-        strategy = parse_decode(None, default)
-    else:
-        for name in ("guidance", "rerank"):
-            if getattr(decode, name) is not None:
-                raise RequestError("unsupported_option", f"decode.{name}: this server does not offer it yet")
-        strategy = parse_decode({"name": decode.name, "options": decode.options})
+    if options.decode is not None and options.decode.rerank is not None:
+        raise RequestError("unsupported_option", "decode.rerank: this server does not offer it yet")
+    strategy = parse_decode(_given(options.decode) if options.decode else None, default)
     _check_rows(strategy, options.num_captions, max_rows)
     return strategy
+
+
+def _given(decode: DecodeInput) -> dict[str, Any] | None:
+    """What ``parse_decode`` reads; None where nothing is given, which is the model's own."""
+    given = {name: value for name in ("name", "options", "guidance") if (value := getattr(decode, name)) is not None}
+    return {"name": DEFAULT_STRATEGY, **given} if "options" in given else given or None
 
 
 def _check_rows(strategy: Strategy, num_captions: int, max_rows: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 from models.card import (
     Card,
     DataSource,
+    Decoding,
     DeltaPart,
     Direction,
     FilePart,
@@ -29,7 +30,7 @@ CARD = WeightsCard(
     licence="research only",
     objective=Named(name="mle", options={"image_dropout": 0.1}),
     data=[DataSource(name="Flickr8k", split="train", images=6000, captions=30000, terms="research")],
-    measurements=[Measurement(split="test", images=1000, values={"CIDEr": 60.5}, decoding=Named(name="beam"))],
+    measurements=[Measurement(split="test", images=1000, values={"CIDEr": 60.5}, decoding=Decoding(name="beam"))],
     parts={
         "vision": SharedPart(model="base", part="vision"),
         "decoder": FilePart(file="decoder.safetensors", sha256="0" * 64),
@@ -106,6 +107,22 @@ def test_differences_must_say_to_which_file(tmp_path: Path) -> None:
     del facts["parts"]["decoder"]["base"]["sha256"]
     (tmp_path / "card.json").write_text(json.dumps(facts), encoding="utf-8")
     with pytest.raises(CheckpointError, match="bad_card: .*parts.decoder"):
+        read_card(tmp_path)
+
+
+def test_guidance_is_written_where_there_is_some(tmp_path: Path) -> None:
+    assert "guidance" not in dump_card(CARD)
+    guided = CARD.model_copy(update={"decoding": Decoding(name="beam", guidance=1.5)})
+    assert json.loads(dump_card(guided))["decoding"] == {"name": "beam", "options": {}, "guidance": 1.5}
+    (tmp_path / "card.json").write_text(dump_card(guided), encoding="utf-8")
+    assert read_card(tmp_path) == guided
+
+
+@pytest.mark.parametrize("guidance", [-1, 11, "much", None])
+def test_guidance_beyond_the_bound_is_refused(guidance: object, tmp_path: Path) -> None:
+    facts = json.loads(dump_card(CARD)) | {"decoding": {"name": "beam", "guidance": guidance}}
+    (tmp_path / "card.json").write_text(json.dumps(facts), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"bad_card: .*decoding\.guidance"):
         read_card(tmp_path)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from models import cli
-from models.card import DataSource, FilePart, Measurement, Named, ScorerCard, WeightsCard, dump_card
+from models.card import DataSource, Decoding, FilePart, Measurement, Named, ScorerCard, WeightsCard, dump_card
 from models.file_hashes import sha256_of
 
 
@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
                     split="test",
                     images=1000,
                     values={"bleu4": 0.24, "cider": 0.604},
-                    decoding=Named(name="beam", options={"beams": 3}),
+                    decoding=Decoding(name="beam", options={"beams": 3}, guidance=1.5),
                     tokenizer="java",
                 ),
             ],
@@ -92,7 +92,7 @@ def test_show_prints_the_card(root: Path, capsys: pytest.CaptureFixture[str]) ->
         "data         Flickr8k train: 6000 images, 30000 captions; research",
         "from         ImageNet weights",
         "seed         17",
-        "measured     bleu4 0.24, cider 0.604 (test, 1000 images; beam beams=3; tokenizer java)",
+        "measured     bleu4 0.24, cider 0.604 (test, 1000 images; beam beams=3 guidance=1.5; tokenizer java)",
         f"folder       {root / 'talker'}",
     ):
         assert f"{line}\n" in text

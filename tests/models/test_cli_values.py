@@ -33,3 +33,5 @@ def test_decode_words() -> None:
     assert decode_words(None, []) is None
     assert decode_words("beam", ["beams=5"]) == {"name": "beam", "options": {"beams": 5}}
     assert decode_words(None, ["beams=5"]) == {"name": "beam", "options": {"beams": 5}}
+    assert decode_words("greedy", [], 2.0) == {"name": "greedy", "options": {}, "guidance": 2.0}
+    assert decode_words(None, [], 0.0) == {"guidance": 0.0}

@@ -132,6 +132,9 @@ def test_names_survive(tmp_path: Path, name: bytes) -> None:
         (["--option", "beams"], "not key=value"),
         (["--option", "beams=0"], "'beams'"),
         (["--num-captions", "4"], "num_captions 4"),
+        (["--guidance", "11"], "decode.guidance is 11.0"),
+        (["--guidance", "nan"], "decode.guidance is nan"),
+        (["--guidance", "2"], "unsupported_option: decode.guidance 2: models of the family 'fake'"),
         (["--out", "/nowhere/at/all.jsonl"], "cannot be written"),
     ],
 )

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.serving.conftest import MAX_QUEUE_IMAGES
+from models.catalog import DEFAULT_MODEL
+from tests.serving.conftest import MAX_QUEUE_IMAGES, served_models
 from tests.serving.support import b64, pictures
 
 OPTION_SETS: list[dict[str, Any]] = [
@@ -17,10 +18,15 @@ OPTION_SETS: list[dict[str, Any]] = [
     {"decode": {"name": "diverse_beam", "options": {"max_tokens": 7}}, "num_captions": 2},
     {"decode": {"name": "sample", "options": {"temperature": 1.5}}, "num_captions": 2},
 ]
+if DEFAULT_MODEL in served_models():
+    OPTION_SETS += [
+        {"model": DEFAULT_MODEL, "decode": {"name": "beam", "guidance": guidance}, "score": False}
+        for guidance in (1, 2)
+    ]
 
 
 def requests(count: int) -> list[dict[str, Any]]:
-    """Every fourth has the same options; sampling ones have seeds of their own."""
+    """They take turns with the options; sampling ones have seeds of their own."""
     made = []
     for index, picture in enumerate(pictures(count)):
         options = OPTION_SETS[index % len(OPTION_SETS)]

@@ -224,6 +224,8 @@ def test_what_the_model_cannot_do_is_refused_before_queueing() -> None:
             await engine.caption(job(png(), model="other"))
         with pytest.raises(RequestError, match="without a scorer"):
             await engine.caption(job(png(), score=True))
+        with pytest.raises(RequestError, match="unsupported_option: .*guidance 2: .*'fake'"):
+            await engine.caption(job(b"no picture", strategy=parse_decode({"guidance": 2})))
         with pytest.raises(RequestError, match="without a scorer"):
             await engine.score(ScoreJob("r", "fake", (png(),), (("a",),)))
         assert (await engine.caption(job(png()))).results[0].captions[0].clip_score is None

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+from models.errors import DataError
 from models.families.compact import CompactCaptioner
 from tests.training.conftest import CAPTIONS, SEED, VIEWS, TinyData, collate
 from training.batches import CaptionItems, Item, StepBatches
@@ -108,3 +109,17 @@ def test_a_batch_moves_as_a_whole(packed: Batch) -> None:
     moved = packed.to(torch.device("meta"))
     tensors = (moved.images, moved.features, moved.captions.input_ids, moved.captions.labels, moved.captions.segments)
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_workers_have_each_their_part_of_every_batch() -> None:
+    whole = list(StepBatches(13, 5, 2, seed=4))
+    parts = [list(StepBatches(13, 5, 2, seed=4, worker=worker, workers=2)) for worker in range(2)]
+    assert [len(part) for part in parts] == [len(whole)] * 2
+    for batch, *of_batch in zip(whole, *parts, strict=True):
+        assert sorted(of_batch[0] + of_batch[1]) == sorted(batch)
+        assert [len(part) for part in of_batch] == [3, 2]
+
+
+def test_there_must_be_a_picture_for_each_worker() -> None:
+    with pytest.raises(DataError, match="2 pictures a step.*3 workers"):
+        StepBatches(2, 6, 1, seed=0, workers=3)

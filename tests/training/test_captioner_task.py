@@ -9,9 +9,10 @@ import yaml
 from models.card import WeightsCard, read_card
 from models.decoding import parse_decode
 from models.decoding.loop import decode
-from models.errors import DataError
+from models.errors import DataError, RequestError
 from models.families.compact import CompactCaptioner
 from models.images import read_image
+from tests.models.families.tiny_models import save_blip
 from tests.training.tiny_run import overrides, write_data
 from training.caption_trainer import TrainedModule
 from training.captioner_config import TrainSettings
@@ -27,7 +28,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def task_of(*words: str) -> CaptionerTask:
-    task = build_task(read_recipe(Path("concise.yaml"), words))
+    task = build_task(read_recipe(Path("concise_start.yaml"), words))
     assert isinstance(task, CaptionerTask)
     return task
 
@@ -36,19 +37,19 @@ def task_of(*words: str) -> CaptionerTask:
 def run_folder(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run of six steps."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    assert task_of(*settings).run(out) == out / "concise"
+    assert task_of(*settings).run(out) == out / "concise-start"
     return out
 
 
 @pytest.fixture(scope="module")
 def card(run_folder: Path) -> WeightsCard:
-    card = read_card(run_folder / "concise")
+    card = read_card(run_folder / "concise-start")
     assert isinstance(card, WeightsCard)
     return card
 
 
 def test_the_checkpoint_captions_a_picture(run_folder: Path, settings: list[str]) -> None:
-    captioner = CompactCaptioner.load(str(run_folder / "concise"))
+    captioner = CompactCaptioner.load(str(run_folder / "concise-start"))
     image = read_image(Path(settings[0].partition("=")[2]).parent / "0.png").image
     with torch.inference_mode():
         memory = captioner.encode(captioner.preprocess(image)[None])
@@ -58,7 +59,7 @@ def test_the_checkpoint_captions_a_picture(run_folder: Path, settings: list[str]
 
 
 def test_the_card_tells_where_the_weights_come_from(card: WeightsCard, run_folder: Path) -> None:
-    assert (card.id, card.family, card.seed) == ("concise", "compact", 0)
+    assert (card.id, card.family, card.seed) == ("concise-start", "compact", 0)
     assert card.objective is not None and card.objective.name == "mle"
     (source,) = card.data
     assert (source.split, source.images, source.captions) == ("train", 12, 24)
@@ -70,7 +71,7 @@ def test_the_card_tells_where_the_weights_come_from(card: WeightsCard, run_folde
 
 
 def test_a_run_is_reproducible_from_its_checkpoint(run_folder: Path, settings: list[str]) -> None:
-    stored = yaml.safe_load((run_folder / "concise" / "recipe.yaml").read_text(encoding="utf-8"))
+    stored = yaml.safe_load((run_folder / "concise-start" / "recipe.yaml").read_text(encoding="utf-8"))
     task = build_task(stored)
     assert isinstance(task, CaptionerTask)
     assert task.config == task_of(*settings).config
@@ -78,10 +79,10 @@ def test_a_run_is_reproducible_from_its_checkpoint(run_folder: Path, settings: l
 
 def test_a_finished_run_is_not_trained_again(run_folder: Path, settings: list[str]) -> None:
     before = states(run_folder)
-    hashes = read_card(run_folder / "concise").files
+    hashes = read_card(run_folder / "concise-start").files
     task_of(*settings).run(run_folder)
     assert states(run_folder) == before
-    assert read_card(run_folder / "concise").files == hashes
+    assert read_card(run_folder / "concise-start").files == hashes
 
 
 def states(run_folder: Path) -> dict[str, int]:
@@ -102,6 +103,17 @@ def test_a_data_set_without_validation_split_is_refused(settings: list[str], tmp
     data = write_data(tmp_path / "data", val=0)
     with pytest.raises(DataError, match="'val'"):
         task_of(*settings, f"data.options.path={data}", f"data.options.images_root={data.parent}").run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("setting", ["select.decode", "decoding"])
+def test_guidance_of_a_captioner_without_null_memory_is_refused_at_once(tmp_path: Path, setting: str) -> None:
+    data = write_data(tmp_path / "data")
+    words = [f"data.options.path={data}", f"data.options.images_root={data.parent}"]
+    words += [f"init={save_blip(tmp_path / 'blip')}", f"{setting}={{name: greedy, guidance: 2}}"]
+    task = build_task(read_recipe(Path("mle.yaml"), words))
+    with pytest.raises(RequestError, match="unsupported_option: decode.guidance 2: .*'blip'"):
+        task.run(tmp_path / "run")
+    assert not (tmp_path / "features").exists()
 
 
 def test_decay_and_rates_of_the_parameters(trainee: CompactCaptioner) -> None:

@@ -48,7 +48,7 @@ def test_a_captioner_with_every_kind_of_argument(tmp_path: Path, data: list[obje
     printed = run(
         "fake",
         *data,
-        *("--decode", "beam", "--option", "beams=2", "--option", "max_tokens=4", "--num-captions", 2),
+        *("--decode", "beam", "--option", "beams=2", "--option", "max_tokens=4", "--guidance", 1, "--num-captions", 2),
         *("--metric", "length", "--metric", "self_retrieval", "--metric", '{"name": "div", "options": {"best": 2}}'),
         *("--scorer", scorer, "--distractors", "train", "--label", "unreal"),
         *("--limit", 3, "--batch-size", 2, "--data-option", "on_missing=skip", "--out", out),

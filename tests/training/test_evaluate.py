@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from models.card import Decoding
 from models.errors import DataError, MissingDependencyError, RequestError, UnknownNameError
+from tests.models.families.compact.tiny import save_compact
 from tests.tiny_scorer import write_tiny_scorer
 from tests.training.evaluation.support import write_splits
 from training.data.selection import Selection
@@ -71,6 +73,16 @@ def test_conditions_are_recorded(evaluation: Evaluation) -> None:
     assert context["threads"] >= 1
     assert evaluation.timing["timed_images"] == 1  # the first batch of three warms up
     assert evaluation.timing["seconds_per_image"] > 0
+
+
+def test_guidance_is_a_condition(selection: Selection, tmp_path: Path) -> None:
+    settings = replace(LENGTH, decode={"guidance": 2})
+    guided = evaluate(str(save_compact(tmp_path / "tiny")), selection, settings)
+    assert guided.context["decode"]["guidance"] == 2.0
+    assert '"guidance": 2.0' in guided.to_markdown()
+    assert guided.card_measurements()[0].decoding == Decoding(**guided.context["decode"])
+    with pytest.raises(RequestError, match="unsupported_option"):
+        evaluate("fake", selection, settings)
 
 
 def test_the_same_run_gives_the_same_json(evaluation: Evaluation, selection: Selection, scorer: str) -> None:

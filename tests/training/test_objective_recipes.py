@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = [*overrides(data), "train.epochs=1", "id=base"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # captions are then cut in Python, not in a Java that starts every time
-        build_task(read_recipe(Path("concise.yaml"), settings)).run(folder / "start" / "run")
+        build_task(read_recipe(Path("concise_start.yaml"), settings)).run(folder / "start" / "run")
     (folder / "start" / "run" / "base").rename(folder / "base")
     write_tiny_scorer(folder / "scorer")
     return folder

@@ -11,7 +11,7 @@ from models.errors import DataError, RequestError, UnknownNameError
 from training.captioner_config import CaptionerConfig
 from training.recipe import build_task, read_recipe, recipes_before
 
-CONCISE = Path("concise.yaml")
+CONCISE = Path("concise_start.yaml")
 SHIPPED = sorted(path.name for path in (files("training") / "recipes").iterdir() if path.name.endswith(".yaml"))
 
 
@@ -31,8 +31,8 @@ def config_of(*overrides: str) -> CaptionerConfig:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def test_concise_is_shipped() -> None:
-    assert CONCISE.name in SHIPPED
+def test_the_recipe_of_the_embedded_default_is_shipped() -> None:
+    assert "concise.yaml" in SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -165,6 +165,7 @@ def test_a_recipe_names_its_task() -> None:
         ("objective.options.image_dropout=2", "image_dropout"),
         ("select.metric=length", "select.metric"),
         ("select.decode={name: beam, options: {beans: 3}}", "beans"),
+        ("decoding={name: beam, guidance: 11}", "decoding.guidance"),
         ("train.max_caption_tokens=64", "max_positions 64"),
         ("word_vectors=glove", "word_vectors"),
     ],

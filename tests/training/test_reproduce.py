@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [*overrides(data), "train.epochs=1", "id=base"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")
-        build_task(read_recipe(Path("concise.yaml"), words)).run(folder / "start")
+        build_task(read_recipe(Path("concise_start.yaml"), words)).run(folder / "start")
         base = folder / "runs" / "mixes" / "base"  # mixes name it by its id, and look beside themselves
         base.parent.mkdir(parents=True)
         (folder / "start" / "base").rename(base)

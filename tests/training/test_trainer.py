@@ -24,7 +24,7 @@ from training.batches import StepBatches, collator
 from training.caption_trainer import CaptionTrainer, TrainedModule
 from training.captioner_config import SelectSettings
 from training.objectives import choose_objective
-from training.objectives.interface import Batch, Loss
+from training.objectives.interface import Batch, Loss, Objective
 from training.trainer import checkpoints, load_best, read_best
 from training.validation import Validation
 
@@ -197,10 +197,12 @@ def test_the_best_average_is_kept(
     assert same(weights(trainer), averages[1])
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(captioner: CompactCaptioner, data: TinyData, tmp_path: Path) -> None:
-    def overflowing(captioner: CompactCaptioner, batch: Batch) -> Loss:
+class Overflowing(Objective):
+    def __call__(self, captioner: Any, batch: Batch) -> Loss:
         return Loss(captioner.model.null_memory.sum() * float("inf"), {})
 
+
+def test_a_loss_that_is_not_finite_ends_the_run(captioner: CompactCaptioner, data: TinyData, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="step 0") as caught:
-        make_trainer(captioner, data, tmp_path, overflowing).train()
+        make_trainer(captioner, data, tmp_path, Overflowing(Objective.Options())).train()
     assert caught.value.code == "not_finite"

@@ -36,7 +36,7 @@ def write_data(folder: Path, train: int = 12, val: int = 4) -> Path:
 
 
 def overrides(data: Path) -> list[str]:
-    """Settings that make ``concise.yaml`` a run of 12 steps over ``data``."""
+    """Settings that make ``concise_start.yaml`` a run of 12 steps over ``data``."""
     model = "image_size_px=64 width=32 heads=2 decoder_layers=1 feed_forward=64 min_piece_count=1".split()
     train = (
         "epochs=4 images_per_step=4 warmup_steps=2 save_every_steps=2 log_every_steps=1 bf16=false threads=1".split()

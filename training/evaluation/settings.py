@@ -41,7 +41,7 @@ class EvaluationSettings:
     """The same for all captioners that are compared."""
 
     decode: Mapping[str, Any] | None = None
-    """``{"name", "options"}`` as in a request; None is each model's own default."""
+    """``{"name", "options", "guidance"}`` as in a request; None is each model's own default."""
     num_captions: int = 1
     """Captions of each image; the first, which the strategy ranks highest, is what metrics of single captions see."""
     scorers: Sequence[str] = ()

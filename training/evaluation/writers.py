@@ -79,7 +79,7 @@ class _CaptionerWriter:
         self.name = subject.name(settings.models_dir)
         self.conditions: Mapping[str, Any] = {
             "model": subject.source,
-            "decode": {"name": self._strategy.name, "options": self._strategy.options.model_dump(mode="json")},
+            "decode": self._strategy.to_plain(),
             "dtype": str(dtype).removeprefix("torch."),
         }
 

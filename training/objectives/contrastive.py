@@ -67,6 +67,9 @@ class Contrastive(Objective):
         means = {f"{name}_gain": _mean(gain.detach()) for name, gain in gains.items()}
         return Loss(torch.stack(list(losses.values())).sum(), parts | means)
 
+    def count_units(self, batch: Batch) -> int:
+        return len(batch.captions.targets.row)  # captions; each has as many mismatched ones
+
     def _gains(self, captioner: TorchCaptioner, memory: Any, reference_memory: Any, rows: Rows) -> Tensor:
         with torch.no_grad():
             before = sequence_logprobs(self.reference, reference_memory, rows)

@@ -161,6 +161,13 @@ class Objective(ABC):
     def __call__(self, captioner: TorchCaptioner, batch: Batch) -> Loss:
         """The loss of one step; the captioner is in train mode, the gradient reaches its trainable parameters."""
 
+    def count_units(self, batch: Batch) -> int:
+        """What the loss of the batch is a mean over: by default its target tokens.
+
+        Workers that share a batch weight their losses by it, so that together they have the mean of the whole batch.
+        """
+        return len(batch.captions.targets.labels)
+
     def state_dict(self) -> dict[str, Tensor]:
         """What a resumed run needs beyond the weights, such as a reference that changed."""
         return {}

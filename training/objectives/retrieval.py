@@ -79,6 +79,9 @@ class Retrieval(Objective):
         )
         return Loss(losses.mean(), {"retrieval": losses.detach().mean(), "tokens": tokens})
 
+    def count_units(self, batch: Batch) -> int:
+        return len(batch.images)  # one written caption each
+
     def _contrasts(self, own: Tensor, step: int) -> Tensor:
         """A similar picture (C,) for each of the pictures (C,)."""
         generator = torch.Generator().manual_seed(seed_of(self.resources.seed, "contrast", step))

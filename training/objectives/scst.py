@@ -72,6 +72,9 @@ class Scst(Objective):
             total = total + self.options.mle_weight * mle
         return Loss(total, parts)
 
+    def count_units(self, batch: Batch) -> int:
+        return len(batch.images)  # each has as many samples; how many tokens these get is known after they are drawn
+
     def _rewards(self, captioner: TorchCaptioner, captions: list[list[Hypothesis]], batch: Batch) -> Tensor:
         """Rewards (B, K) of captions of each picture."""
         texts = [[captioner.detokenize(one.tokens) for one in of_image] for of_image in captions]

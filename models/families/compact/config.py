@@ -10,6 +10,8 @@ class CompactConfig(BaseModel):
 
     vision: str = "tf_efficientnet_lite0"
     """timm name of the convolutional encoder; its batch norms are folded into the convolutions."""
+    stem_blocks: int = Field(default=7, ge=1, le=7)
+    """Blocks of the encoder that training always keeps frozen; the rest, and its last convolution, can be trained."""
     image_size_px: int = Field(default=224, ge=32, le=1024)
     vocab_size: int = Field(ge=8)
     width: int = Field(default=256, ge=8)

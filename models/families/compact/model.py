@@ -20,7 +20,7 @@ class CompactModel(nn.Module):
     def __init__(self, config: CompactConfig, dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
-        self.vision = GridEncoder(config.vision)
+        self.vision = GridEncoder(config.vision, config.stem_blocks)
         cells = (config.image_size_px // 32) ** 2
         self.feature_dropout = nn.Dropout(dropout)
         self.project = nn.Linear(self.vision.channels, config.width)

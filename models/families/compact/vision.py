@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-STEM_BLOCKS = 7
-"""All blocks belong to the first half: its output (B, 320, 7, 7) is the smallest of the network to cache."""
+BLOCKS = 7
+"""Of every EfficientNet-Lite; the output of them all is the smallest of the network to cache."""
 
 CHUNK_IMAGES = 4
 """Pictures per pass at inference: larger chunks fall out of the CPU's cache and take longer per picture."""
@@ -26,27 +26,28 @@ def fold_batch_norms(module: nn.Module) -> None:
                 parent._modules[norm_name] = getattr(norm, "act", nn.Identity())
 
 
-def fold_and_split(net: Any) -> tuple[nn.Sequential, nn.Sequential]:
-    """The two halves of a timm EfficientNet, its batch norms folded: all blocks, and the last convolution."""
+def fold_and_split(net: Any, stem_blocks: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """The two halves of a timm EfficientNet, its batch norms folded: the first blocks, and what follows them."""
     net.eval()
     fold_batch_norms(net)
-    stem = nn.Sequential(net.conv_stem, net.bn1, *net.blocks[:STEM_BLOCKS])
-    return stem, nn.Sequential(*net.blocks[STEM_BLOCKS:], net.conv_head, net.bn2)
+    stem = nn.Sequential(net.conv_stem, net.bn1, *net.blocks[:stem_blocks])
+    return stem, nn.Sequential(*net.blocks[stem_blocks:], net.conv_head, net.bn2)
 
 
 class GridEncoder(nn.Module):
     """Grid features (B, S, C) of pictures (B, 3, H, W) in [-1, 1]; S = 49 and C = 1280 for Lite0 at 224 px."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stem_blocks: int = BLOCKS) -> None:
+        """``stem_blocks`` of the seven belong to the half that training keeps frozen and caches."""
         super().__init__()
+        self.stem_blocks = stem_blocks
         net: Any = timm.create_model(name, pretrained=False, num_classes=0)
         self.channels: int = net.num_features
-        self.stem, self.top = fold_and_split(net)
+        self.stem, self.top = fold_and_split(net, stem_blocks)
 
     def forward_stem(self, pixels: Tensor) -> Tensor:
-        """Features (B, 320, H/32, W/32) of the half that stays frozen in training."""
-        chunks = torch.split(pixels.contiguous(memory_format=torch.channels_last), CHUNK_IMAGES)
-        return torch.cat([self.stem(chunk) for chunk in chunks])
+        """Features of the half that stays frozen in training: (B, 320, H/32, W/32) after all of Lite0's blocks."""
+        return torch.cat([self.stem(chunk) for chunk in _chunks(pixels)])
 
     def forward_top(self, features: Tensor) -> Tensor:
         """Grid features (B, S, C) from the output of ``forward_stem``."""
@@ -54,4 +55,8 @@ class GridEncoder(nn.Module):
         return grid.flatten(2).transpose(1, 2)  # (B, C, H, W) -> (B, S, C)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.forward_top(self.forward_stem(pixels))
+        return torch.cat([self.forward_top(self.stem(chunk)) for chunk in _chunks(pixels)])
+
+
+def _chunks(pixels: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(pixels.contiguous(memory_format=torch.channels_last), CHUNK_IMAGES)

@@ -38,6 +38,21 @@ def test_options_round_trip(name: str) -> None:
     assert strategy != parse_decode({"name": name, "options": {"max_tokens": 8}})
 
 
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_guidance_is_a_part_of_every_strategy(name: str) -> None:
+    plain = parse_decode({"name": name})
+    guided = parse_decode({"name": name, "guidance": 2})
+    assert (plain.guidance, guided.guidance) == (1.0, 2.0)
+    assert plain == parse_decode({"name": name, "guidance": 1})
+    assert plain != guided
+    assert len({plain, guided}) == len({plain.group_key(), guided.group_key()}) == 2
+    assert "guidance" not in plain.to_plain()
+    assert guided.to_plain()["guidance"] == 2.0
+    for strategy in (plain, guided):
+        assert parse_decode(strategy.to_plain()) == strategy
+    assert "guidance=2.0" in repr(guided)
+
+
 def test_strategies_group_by_everything_but_the_seed() -> None:
     one, two, three = (parse_decode({"name": "sample", "options": {"seed": seed}}) for seed in (1, 2, None))
     assert one != two
@@ -58,6 +73,15 @@ def test_an_int_may_stand_for_a_float() -> None:
         ({"name": "bean"}, ["'bean'", "beam, diverse_beam, greedy, sample"]),
         ({"name": "beam", "beams": 3}, ["'beams'", "name, options"]),
         ({"options": {}}, ["decode.name", "None"]),
+        ({"name": "beam", "guidance": -0.1}, ["decode.guidance", "-0.1", "0 to 10"]),
+        ({"name": "beam", "guidance": 10.5}, ["decode.guidance", "10.5", "0 to 10"]),
+        ({"name": "beam", "guidance": math.nan}, ["decode.guidance", "nan"]),
+        ({"name": "beam", "guidance": math.inf}, ["decode.guidance", "inf"]),
+        ({"name": "beam", "guidance": "2"}, ["decode.guidance", "'2'", "a number"]),
+        ({"name": "beam", "guidance": True}, ["decode.guidance", "True"]),
+        ({"name": "beam", "guidance": None}, ["decode.guidance", "None"]),
+        ({"guidance": 11}, ["decode.guidance", "11"]),
+        ({"guidance": 2, "options": {}}, ["decode.name", "None"]),
         ([], ["object", "list"]),
         ({"name": "beam", "options": [1]}, ["options", "list"]),
         ({"name": "beam", "options": {"bems": 3}}, ["'bems'", "beams, early_stopping", "'beam'"]),

@@ -19,17 +19,26 @@ Model = Callable[[str], dict[str, float]]
 
 
 class ToyCaptioner:
-    """One image per model; prompts are letters. The memory is the images' numbers (B,)."""
+    """One image per model; prompts are letters. The memory is the models' numbers (B,), without a picture that of
+    ``null``."""
 
     family = "toy"
     capabilities = frozenset({"prompt"})
     end_id = END
 
-    def __init__(self, *models: Model, letters: str = LETTERS, max_positions: int = 64) -> None:
+    def __init__(
+        self, *models: Model, letters: str = LETTERS, max_positions: int = 64, null: Model | None = None
+    ) -> None:
         self.models, self.letters, self.max_positions = models, letters, max_positions
+        if null is not None:
+            self.models, self.capabilities = (*models, null), self.capabilities | {"null_memory"}
         self.vocab_size = len(letters)
         self.steps = 0
         self.memory = torch.arange(len(models))
+
+    def null_memory(self, batch: int) -> Tensor:
+        assert "null_memory" in self.capabilities
+        return torch.full((batch,), len(self.models) - 1)
 
     def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
         state = DecodeState(memory, list(prompts) if prompts else [""] * len(memory))

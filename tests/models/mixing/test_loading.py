@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from models.card import MixCard, Named, dump_card, read_card
+from models.card import Decoding, MixCard, dump_card, read_card
 from models.catalog import find_captioner, list_models
 from models.decoding import parse_decode
 from models.errors import CheckpointError
@@ -67,8 +67,8 @@ def test_the_base_s_decoding_is_inherited(root: Path) -> None:
     _set(root, decoding=None)
     assert find_captioner("both", root).card.decoding == DECODING
     assert find_captioner(str(root / "both")).card.decoding == DECODING
-    _set(root, decoding=Named(name="greedy"))
-    assert find_captioner("both", root).card.decoding == Named(name="greedy")
+    _set(root, decoding=Decoding(name="greedy"))
+    assert find_captioner("both", root).card.decoding == Decoding(name="greedy")
 
 
 def test_the_models_may_lie_in_the_models_folder(root: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from models.card import DataSource, FilePart, Named, WeightsCard
+from models.card import DataSource, Decoding, FilePart, Named, WeightsCard
 from models.catalog import FAKE_CARD, CaptionerEntry
 from models.errors import CheckpointError, RequestError, UnknownNameError
 from models.mixing.mix import Mix
@@ -23,7 +23,7 @@ def _entry(name: str, **changes: object) -> CaptionerEntry:
     return CaptionerEntry(name, Path(name), card.model_copy(update=changes))
 
 
-BASE = _entry("concise", decoding=Named(name="greedy"))
+BASE = _entry("concise", decoding=Decoding(name="greedy"))
 COCO = DataSource(name="COCO", split="train", images=1, captions=5, terms="CC BY")
 SMILE = _entry("smile", data=[COCO], licence="CC BY", origin=["BLIP", "ImageNet weights"])
 UNUSED = _entry("unused", licence="secret")
@@ -40,7 +40,7 @@ def test_the_card_tells_of_every_model_that_is_in_it() -> None:
     assert told["licence"] == "research; CC BY"
     assert [source.name for source in told["data"]] == ["Flickr8k", "COCO"]
     assert told["origin"] == ["ImageNet weights", "BLIP"]
-    assert told["decoding"] == Named(name="greedy")
+    assert told["decoding"] == Decoding(name="greedy")
     assert (told["id"], told["family"]) == ("m", "compact")
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from models.card import DataSource, FilePart, Named, WeightsCard
+from models.card import DataSource, Decoding, FilePart, Named, WeightsCard
 from models.families.compact import CompactCaptioner
 from tests.models.families.compact.tiny import tiny_captioner
 
-DECODING = Named(name="beam", options={"beams": 2})
+DECODING = Decoding(name="beam", options={"beams": 2})
 
 
 def save_tuned(folder: Path, captioner: CompactCaptioner, objective: str, terms: str = "research") -> None:
