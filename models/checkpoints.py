@@ -99,13 +99,18 @@ def write_checkpoint(
         CheckpointError: ``bad_card``; the folder holds something else than a checkpoint, which is not thrown away.
         DataError: ``not_finite``; a tensor holds NaN, or what ``dtype`` cannot express.
     """
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError("bad_card", f"{folder} is a file: name another folder")
     if folder.exists() and not (folder / CARD_FILE).is_file() and any(folder.iterdir()):
         raise CheckpointError(
             "bad_card", f"{folder} exists and is no checkpoint: it is not replaced; name another folder"
         )
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise CheckpointError("missing_file", f"{folder} cannot be written: {error.strerror}") from error
     try:
         write_files(draft)
         files = {path.name: sha256_of(path) for path in sorted(draft.iterdir())}

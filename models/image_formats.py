@@ -100,7 +100,7 @@ def open_picture(data: bytes, kind: str) -> ImageFile.ImageFile:
     return opener(BytesIO(data))
 
 
-def check_header(picture: ImageFile.ImageFile, data: bytes, kind: str, max_pixels: int) -> None:
+def check_header(picture: ImageFile.ImageFile, data: bytes, kind: str, max_pixels: int, max_side_px: int) -> None:
     """Refuse what would cost too much to decode, from the header alone.
 
     Raises:
@@ -109,6 +109,8 @@ def check_header(picture: ImageFile.ImageFile, data: bytes, kind: str, max_pixel
     width, height = picture.size
     if width * height > max_pixels:
         raise ImageError("too_large", f"{width} x {height} pixels; at most {max_pixels} are accepted")
+    if max(width, height) > max_side_px:
+        raise ImageError("too_large", f"{width} x {height} pixels; at most {max_side_px} on a side are accepted")
     if any(tile[0] in Image.DECODERS for tile in picture.tile):
         # BMP with run lengths, PPM with an odd maximum: Pillow decodes these pixel by pixel in Python.
         raise ImageError("unsupported_format", f"this rare kind of {kind} is not read: save it as PNG")

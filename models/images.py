@@ -30,6 +30,8 @@ class ImageLimits:
 
     max_bytes: int = 20 * _MIB
     max_pixels: int = 64_000_000
+    max_side_px: int = 65_535
+    """As in JPEG. Resizing costs memory by the longer side, whatever the number of pixels."""
     min_side_px: int = 1
 
 
@@ -122,7 +124,7 @@ def _decode(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -
 
 def _decode_once(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
     picture = open_picture(data, kind)
-    check_header(picture, data, kind, limits.max_pixels)
+    check_header(picture, data, kind, limits.max_pixels, limits.max_side_px)
     size = picture.size
     if min(size) < limits.min_side_px:
         raise ImageError("too_small", f"{size[0]} x {size[1]} pixels; each side needs {limits.min_side_px}")

@@ -79,6 +79,8 @@ async def _from_raw(request: Request, _max_images: int) -> tuple[CaptionOptions,
         if name in given:
             raise RequestError("invalid_request", f"{name[:80]}: given twice in the query")
         given[name] = parse_json(text, f"the query parameter {name}") if name in _QUERY_JSON else text
+    # What is JSON must be right as it is; only the rest is text that stands for numbers.
+    validated(CaptionOptions, {name: value for name, value in given.items() if name in _QUERY_JSON})
     return validated(CaptionOptions, given, strict=False), (await request.body(),)
 
 

@@ -110,7 +110,10 @@ def caption(
 
 
 def _nothing_in(paths: Sequence[str]) -> RequestError:
-    return RequestError("invalid_request", f"no pictures in {', '.join(map(repr, paths))}")
+    if missing := [path for path in paths if not os.path.lexists(path)]:
+        return RequestError("invalid_request", f"{missing[0]!r} does not exist")
+    where = ", ".join(map(repr, paths))
+    return RequestError("invalid_request", f"no pictures in {where} (-r looks into subfolders too)")
 
 
 def _exit_on_signals() -> None:

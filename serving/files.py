@@ -98,10 +98,18 @@ def _walk(root: str, inside: str, recursive: bool) -> Iterator[str]:
             name = os.path.join(inside, entry.name)
             if entry.name.startswith(".") or entry.name.lower() in _SYSTEM_FILES:
                 continue
-            if entry.is_file():
+            if _is_file(entry):
                 yield name
             elif recursive and entry.is_dir(follow_symlinks=False):
                 yield from _walk(root, name, recursive)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file; so is a link in a loop, which then fails by itself when it is opened."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return True
 
 
 def _looks_like_one(name: str) -> bool:

@@ -42,6 +42,8 @@ def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Ite
     if out is None:
         yield _writer(sys.stdout.buffer, line)
         return
+    if out.is_dir():
+        raise RequestError("invalid_request", f"{str(out)!r} is a folder: name a file in it")
     unfinished = out.with_name(f".{os.getpid()}.limner-unfinished")
     try:
         file = unfinished.open("xb")

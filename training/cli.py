@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,10 @@ from models.errors import RequestError
 from training.cli_evaluate import evaluate
 
 __all__ = ["evaluate", "train"]
+
+
+_OF_DATA = ("data.name=", "data.terms=", "data.format=", "data.options")
+"""Settings that also hold for the recipes that a recipe needs."""
 
 
 def train(
@@ -33,7 +38,8 @@ def train(
     if workers is None and (gpus or address):
         raise RequestError("invalid_request", "--gpus and --address are about --workers: say how many")
     log_to_stderr()
-    runs = _runs(read_recipe(recipe, settings or ()), out or Path("runs") / recipe.stem)
+    data = [word for word in settings or () if word.startswith(_OF_DATA)]  # the data lie elsewhere for all of them
+    runs = _runs(read_recipe(recipe, settings or ()), out or Path("runs") / recipe.stem, data)
     build_task(runs[-1][0])  # checked before hours are spent on what it needs
     if workers is None:
         finished = [build_task(plan).run(folder) for plan, folder in runs][-1]
@@ -44,9 +50,11 @@ def train(
     typer.echo(f"wrote {finished}")
 
 
-def _runs(plan: dict[str, Any], out: Path) -> list[tuple[dict[str, Any], Path]]:
-    """The recipes that this one needs and itself, in order, each with the folder of its run."""
+def _runs(plan: dict[str, Any], out: Path, settings: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
+    """The recipes that this one needs, with ``settings``, and itself, in order, each with the folder of its run."""
     from training.recipe import read_recipe, recipes_before
 
-    earlier = [_runs(read_recipe(needed), Path("runs") / needed.stem) for needed in recipes_before(plan)]
+    earlier = [
+        _runs(read_recipe(needed, settings), Path("runs") / needed.stem, settings) for needed in recipes_before(plan)
+    ]
     return [*chain.from_iterable(earlier), (plan, out)]

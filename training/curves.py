@@ -1,4 +1,7 @@
-"""Training curves, as in SMILE's Figure 3: ``python -m training.curves RUN_FOLDER... --out curves.png``."""
+"""Training curves, as in SMILE's Figure 3.
+
+``python -m training.curves RUN_FOLDER RUN_FOLDER --out curves.png``
+"""
 
 from __future__ import annotations
 

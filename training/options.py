@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -27,5 +27,17 @@ def parse_options(what: str, model: type[M], raw: Mapping[str, Any]) -> M:
             else f"{'.'.join(map(str, item['loc']))}: is required"
             for item in error.errors()
         )
-        allowed = ", ".join(model.model_fields) or "none"
-        raise RequestError("invalid_request", f"{what}: {problems}; options: {allowed}") from error
+        group, fields = _group(model, error)
+        allowed = ", ".join(fields) or "none"
+        raise RequestError("invalid_request", f"{what}: {problems}; options{group}: {allowed}") from error
+
+
+def _group(model: type[BaseModel], error: ValidationError) -> tuple[str, Iterable[str]]:
+    """Which options there are where the first unknown one stands: in which group, if not at the top."""
+    unknown = next((item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"), ())
+    at: Any = model
+    for name in unknown[:-1]:
+        at = at.model_fields[name].annotation if name in getattr(at, "model_fields", {}) else None
+    if len(unknown) > 1 and isinstance(at, type) and issubclass(at, BaseModel):
+        return f" of {'.'.join(map(str, unknown[:-1]))}", at.model_fields
+    return "", model.model_fields

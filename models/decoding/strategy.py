@@ -79,7 +79,8 @@ class Strategy(ABC):
             return num_captions
         if num_captions > most:
             detail = (
-                f"num_captions {num_captions} is more than the {most} that decoding strategy {self.name!r} can give"
+                f"num_captions {num_captions} is more than the {most} that decoding strategy {self.name!r} can give: "
+                "ask for fewer, for more beams, or for 'sample'"
             )
             raise RequestError("invalid_request", detail)
         return most

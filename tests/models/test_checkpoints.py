@@ -218,6 +218,14 @@ def test_a_folder_of_something_else_is_not_thrown_away(tmp_path: Path) -> None:
     assert (tmp_path / "holidays/beach.jpg").exists()
 
 
+@pytest.mark.parametrize(("place", "message"), [("file", "is a file"), ("file/below", "cannot be written")])
+def test_a_file_in_the_way_is_told(tmp_path: Path, place: str, message: str) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(CheckpointError, match=message):
+        _write(tmp_path / place)
+    assert (tmp_path / "file").read_bytes() == b"mine"
+
+
 @pytest.mark.parametrize("value", [float("nan"), 1e6])
 def test_a_tensor_that_half_precision_cannot_hold_is_refused(tmp_path: Path, value: float) -> None:
     with pytest.raises(DataError, match="not_finite: tensor x has values"):

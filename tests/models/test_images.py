@@ -133,17 +133,25 @@ def test_draft_decodes_smaller_and_tells_the_full_size() -> None:
     assert load_image(encoded(_quadrants(800, 600), "PNG"), draft_px=150).image.size == (800, 600)
 
 
+def test_a_strip_whose_resizing_would_take_gigabytes_is_refused() -> None:
+    with pytest.raises(ImageError, match="65535 on a side") as caught:
+        load_image(encoded(Image.new("1", (65_536, 1)), "PNG"))
+    assert caught.value.code == "too_large"
+    assert load_image(encoded(Image.new("1", (65_535, 1)), "PNG")).size == (65_535, 1)
+
+
 @pytest.mark.parametrize(
     ("limits", "code"),
     [
         (ImageLimits(max_bytes=100), "too_large"),
         (ImageLimits(max_pixels=64 * 48 - 1), "too_large"),
+        (ImageLimits(max_side_px=63), "too_large"),
         (ImageLimits(min_side_px=49), "too_small"),
     ],
 )
 def test_limits(limits: ImageLimits, code: str) -> None:
     data = encoded(_quadrants(), "PNG")
-    exact = ImageLimits(max_bytes=len(data), max_pixels=64 * 48, min_side_px=48)
+    exact = ImageLimits(max_bytes=len(data), max_pixels=64 * 48, max_side_px=64, min_side_px=48)
     assert load_image(data, exact).size == (64, 48)
     with pytest.raises(ImageError) as caught:
         load_image(data, limits)

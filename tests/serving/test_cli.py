@@ -143,10 +143,24 @@ def test_arguments_that_cannot_be_used(folder: Path, arguments: list[str], why: 
         caption(folder, *arguments)
 
 
+def test_a_folder_is_no_file_to_write(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="is a folder: name a file in it"):
+        caption(folder, "--out", str(tmp_path))
+
+
+def test_a_link_in_a_loop_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png())
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    found = caption(tmp_path)
+    assert found.stdout.count("\n") == 1 and found.stdout.startswith("a.png\t")
+    assert "loop.png" in found.stderr and "1 of 2 pictures failed" in found.stderr
+
+
 def test_nothing_to_caption(tmp_path: Path) -> None:
-    for empty in (tmp_path, tmp_path / "missing.png"):
-        with pytest.raises(RequestError, match="no pictures in"):
-            caption(empty)
+    with pytest.raises(RequestError, match="no pictures in"):
+        caption(tmp_path)
+    with pytest.raises(RequestError, match=r"'.*missing.png' does not exist"):
+        caption(tmp_path / "missing.png")
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(RequestError, match="no pictures in"):
         caption(tmp_path)

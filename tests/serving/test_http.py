@@ -178,6 +178,7 @@ def test_unknown_names_are_404(client: httpx.Client) -> None:
         ({"num_captions": "two"}, "invalid_request", 422),
         ({"decode": "{"}, "malformed_json", 400),
         ({"decode": "[]"}, "invalid_request", 422),
+        ({"decode": '{"guidance": "2"}'}, "invalid_request", 422),
         ({"nonsense": "1"}, "invalid_request", 422),
         ([("model", "fake"), ("model", "fake")], "invalid_request", 422),
     ],

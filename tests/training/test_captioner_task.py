@@ -99,6 +99,21 @@ def test_a_folder_with_another_run_is_refused(run_folder: Path, settings: list[s
         task_of(*settings, "seed=1").run(run_folder)
 
 
+def test_a_folder_in_which_nothing_was_trained_is_free(settings: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(DataError, match="cannot read"):
+        task_of(*settings, "data.options.path=nowhere.json").run(out)
+    assert [path.name for path in out.iterdir()] == ["recipe.yaml"]
+    assert task_of(*settings, "train.epochs=1").run(out).is_dir()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_run_needs_a_folder(settings: list[str], tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be the folder of a run"):
+        task_of(*settings).run(tmp_path / place)
+
+
 def test_a_data_set_without_validation_split_is_refused(settings: list[str], tmp_path: Path) -> None:
     data = write_data(tmp_path / "data", val=0)
     with pytest.raises(DataError, match="'val'"):

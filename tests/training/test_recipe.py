@@ -9,6 +9,7 @@ import yaml
 
 from models.errors import DataError, RequestError, UnknownNameError
 from training.captioner_config import CaptionerConfig
+from training.cli import _OF_DATA, _runs
 from training.recipe import build_task, read_recipe, recipes_before
 
 CONCISE = Path("concise_start.yaml")
@@ -185,3 +186,20 @@ def test_the_resolved_recipe_is_a_recipe() -> None:
     config = config_of("seed=5")
     stored = yaml.safe_dump({"task": "captioner", **config.model_dump(mode="json")})
     assert build_task(yaml.safe_load(stored)).config == config  # type: ignore[attr-defined]
+
+
+def test_settings_of_the_data_hold_for_the_recipes_before(elsewhere: Path) -> None:
+    Path("first.yaml").write_text("id: a\ndata: {options: {path: here}}\n")
+    Path("second.yaml").write_text("id: b\nafter: [first.yaml]\ndata: {options: {path: here}}\n")
+    words = ["data.options.path=there", "data.agreeing=3", "train.epochs=2"]
+    given = [word for word in words if word.startswith(_OF_DATA)]
+    runs = _runs(read_recipe(Path("second.yaml"), words), Path("out"), given)
+    assert runs == [
+        ({"id": "a", "data": {"options": {"path": "there"}}}, Path("runs/first")),
+        ({"id": "b", "data": {"options": {"path": "there"}, "agreeing": 3}, "train": {"epochs": 2}}, Path("out")),
+    ]
+
+
+def test_an_unknown_setting_is_told_what_its_group_has() -> None:
+    with pytest.raises(RequestError, match="train.epoch: .*options of train: epochs, images_per_step"):
+        config_of("train.epoch=3")

@@ -77,7 +77,7 @@ def available_metrics(given: Iterable[Need], *, java: bool = True) -> tuple[dict
     needs_met = frozenset(given)
     for name in METRICS:
         if not java and resolve("metric", METRICS, name).uses_java:
-            left_out[name] = "it uses Java"
+            left_out[name] = "it starts a Java program of its own, and is computed where it is named"
             continue
         try:
             metric = build_metrics([name])[name]

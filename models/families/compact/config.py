@@ -1,5 +1,7 @@
 """The architecture of a compact captioner, as stored in ``config.json``."""
 
+import re
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
@@ -22,12 +24,16 @@ class CompactConfig(BaseModel):
     feed_forward: int = Field(default=1024, ge=8)
     max_positions: int = Field(default=64, ge=8)
     """Longest caption in tokens, the start token included."""
-    pad_id: int = 0
-    start_id: int = 2
-    end_id: int = 3
+    pad_id: int = Field(default=0, ge=0)
+    start_id: int = Field(default=2, ge=0)
+    end_id: int = Field(default=3, ge=0)
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "CompactConfig":
+    def _fits(self) -> "CompactConfig":
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if max(self.pad_id, self.start_id, self.end_id) >= self.vocab_size or self.start_id == self.end_id:
+            raise ValueError(f"pad_id, start_id and end_id must be below {self.vocab_size}, start and end differ")
+        if not re.fullmatch(r"tf_efficientnet_lite[0-4]", self.vision):
+            raise ValueError(f"vision {self.vision!r} is none of tf_efficientnet_lite0 to tf_efficientnet_lite4")
         return self

@@ -57,7 +57,11 @@ def test_all_metrics_are_those_whose_needs_are_met() -> None:
     assert left_out["clip_score"] == "it needs scorer"
     assert left_out["ref_clip_score"] == "it needs reference_features, scorer"
     assert left_out["novelty"] == "it needs training_captions"
-    assert left_out["spice"] == left_out["meteor"] == "it uses Java"
+    assert (
+        left_out["spice"]
+        == left_out["meteor"]
+        == "it starts a Java program of its own, and is computed where it is named"
+    )
     assert "model: is required" in left_out["perplexity"]
 
 
