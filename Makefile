@@ -16,7 +16,7 @@ help:
 	@echo "make test     the test suite"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
-	@echo "make tables   the tables of docs/results, which docs/PAPERS.md shows"
+	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
 	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
 
@@ -45,7 +45,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.serving
 
 tables: $(STAMP)
-	@$(BIN)/python -m training.tables docs/results --into docs/PAPERS.md
+	@$(BIN)/python -m training.tables docs/results --into README.md --into docs/PAPERS.md
 
 reproduce: $(STAMP)
 	$(BIN)/python -m training.reproduce docs/results
