@@ -1,7 +1,10 @@
 """A run that workers share is the run of one worker on the batches of all."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import torch
 from models.cli import run
 from models.errors import DataError
 from tests.training.tiny_run import overrides, write_data
-from training.launch import _cause, launch, shared_recipe
+from training.launch import _cause, shared_recipe
 from training.recipe import build_task, read_recipe
 
 RECIPE = Path("concise_start.yaml")
@@ -22,6 +25,14 @@ OBJECTIVES = {
     "mle": "objective={name: mle, options: {label_smoothing: 0.1}}",
     "smile": "objective={name: smile, options: {mle_weight: 0.3}}",
 }
+
+
+LAUNCH = f"""
+import json, sys
+from pathlib import Path
+from training.launch import launch
+print(launch([(recipe, Path(out)) for recipe, out in json.loads(sys.argv[1])], workers={WORKERS}))
+"""
 
 
 def recipe(data: Path, objective: str, images_per_step: int) -> dict[str, Any]:
@@ -71,10 +82,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     shared = [(recipe(data, objective, 4 // WORKERS), runs.of("two", objective)) for objective in OBJECTIVES]
     resumed = (recipe(data, "mle", 4 // WORKERS), begun)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # processes that would only take time here
-        assert launch([*shared, resumed], workers=WORKERS) == begun / "concise-start"
+    assert launched([*shared, resumed]) == begun / "concise-start"
     return runs
+
+
+def launched(runs: list[tuple[dict[str, Any], Path]]) -> Path:
+    """What ``launch`` returns, in a process of its own: this one may hold the Ray of the server's tests."""
+    words = [sys.executable, "-c", LAUNCH, json.dumps([(recipe, str(out)) for recipe, out in runs])]
+    environment = {**os.environ, "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}  # processes that would only take time here
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

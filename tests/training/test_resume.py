@@ -126,5 +126,6 @@ def test_a_folder_with_other_settings_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "run"
     out.mkdir()
     (out / "recipe.yaml").write_text("task: captioner\nseed: 7\n", encoding="utf-8")
+    (out / "checkpoint-2").mkdir()
     with pytest.raises(DataError, match="other settings"):
         build_task(read_recipe(RECIPE, settings)).run(out)
