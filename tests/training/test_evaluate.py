@@ -203,3 +203,11 @@ def test_nothing_is_printed(selection: Selection, capfd: pytest.CaptureFixture[s
     settings = EvaluationSettings(metrics=["bleu", "cider", "rouge_l", "length"], device="cpu")
     evaluate("fake", selection, settings)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_subject_may_have_a_decoding_of_its_own(selection: Selection) -> None:
+    subjects = [Subject("fake", label="own", decode={"name": "greedy"}), Subject("fake", label="shared")]
+    own, shared = evaluate_each(subjects, selection, replace(LENGTH, decode={"name": "beam"}))
+    assert own.evaluation.context["decode"]["name"] == "greedy"
+    assert shared.evaluation.context["decode"]["name"] == "beam"
+    assert own.evaluation.captions != shared.evaluation.captions
