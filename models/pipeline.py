@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,7 +80,7 @@ class CaptionPipeline:
         if not images:
             return PipelineResult([], timing)
         with _timed(timing, "encode"):
-            pixels = torch.stack([self.captioner.preprocess(image) for image in images])
+            pixels = torch.stack(self._preprocess(images))
             memory = self.captioner.encode(pixels)
         with _timed(timing, "decode"):
             found = decode(
@@ -106,6 +107,13 @@ class CaptionPipeline:
         if self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
         return self.scorer.score(images, captions)
+
+    def _preprocess(self, images: Sequence[Image]) -> list[torch.Tensor]:
+        threads = min(len(images), torch.get_num_threads())
+        if threads == 1:
+            return [self.captioner.preprocess(image) for image in images]
+        with ThreadPoolExecutor(threads) as pool:  # resizing releases the GIL
+            return list(pool.map(self.captioner.preprocess, images))
 
     def _read(self, hypothesis: Hypothesis) -> Caption:
         ended = hypothesis.finish_reason == "stop"

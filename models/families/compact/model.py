@@ -52,7 +52,9 @@ class CompactModel(nn.Module):
 
     def memory_keys_values(self, memory: Tensor) -> list[KeyValue]:
         """Cross-attention keys and values per decoder layer, (B, H, S+1, D/H) each."""
-        return [layer.cross_attention.keys_values(memory) for layer in self.decoder]  # type: ignore[union-attr, operator]
+        pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder]  # type: ignore[union-attr, operator]
+        # Every step reads them all: as slices of one projection each step would copy them first.
+        return [(key.contiguous(), value.contiguous()) for key, value in pairs]
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Input vectors (R, T, D) of ``tokens`` (R, T) that stand at ``positions`` (T,) or (R, T)."""
