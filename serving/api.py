@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline  # /docs without files from another host
 
 from models import __version__
 from models.lookup import resolve
@@ -30,11 +31,12 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
         async with background():
             yield
 
-    app = FastAPI(
+    app = FastAPIOffline(
         title="limner",
         version=__version__,
         description="Captions for pictures.",
         lifespan=lifespan,
+        redoc_url=None,
         redirect_slashes=False,  # a wrong path is 404, not a hint at another
     )
     app.state.services = services

@@ -63,7 +63,7 @@ def caption(
         float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
     ] = None,
     num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
-    score: Annotated[bool, typer.Option("--score", help="CLIPScore of each caption, in the JSON output.")] = False,
+    score: Annotated[bool, typer.Option("--score", help="CLIPScore after each caption.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the JSON lines to this file.")] = None,

@@ -65,7 +65,12 @@ def _query_parameters() -> list[dict[str, Any]]:
 
 
 def _query_parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    described = {"name": name, "in": "query", "required": False, "description": "raw image bodies only"}
+    described = {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "description": f"raw image bodies only: {schema['description']}",
+    }
     if name in ("decode", "mix"):
         return {**described, "content": {"application/json": {"schema": schema}}}
     return {**described, "schema": schema}

@@ -22,9 +22,16 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in [*range(32), 127]} | {
 
 
 def text_line(row: Mapping[str, Any]) -> bytes:
-    """``path<TAB>caption``, further captions after further tabs; control characters of the path are escaped."""
-    texts = [caption["text"] for caption in row["captions"]]
-    return os.fsencode("\t".join([row["file_name"].translate(_ESCAPES), *texts]) + "\n")
+    """``path<TAB>caption``, or ``path<TAB>caption<TAB>CLIPScore``; further captions after further tabs.
+
+    Control characters of the path are escaped.
+    """
+    cells = [row["file_name"].translate(_ESCAPES)]
+    for caption in row["captions"]:
+        cells.append(caption["text"])
+        if caption["clip_score"] is not None:
+            cells.append(f"{caption['clip_score']:.3f}")
+    return os.fsencode("\t".join(cells) + "\n")
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from models.card import MAX_GUIDANCE, DataSource, Measurement
 from models.interfaces import FinishReason
 
+_NOT_YET = "refused (`unsupported_option`): this server has none yet"
+_NO_SPECTRUM = "refused (`unsupported_option`) by a model without a spectrum, as all are so far"
+
 
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,22 +43,30 @@ class DecodeInput(_Request):
         le=MAX_GUIDANCE,
         description="classifier-free: above 1 the picture counts for more; only models with a null memory",
     )
-    rerank: Literal["clip_score"] | None = None
+    rerank: Literal["clip_score"] | None = Field(default=None, description=f"best CLIPScore first; {_NOT_YET}")
 
 
 class CaptionOptions(_Request):
     """Everything that a caption request may ask besides its images."""
 
     model: str | None = Field(default=None, description="an id of `/v1/models`; the server's default when absent")
-    descriptiveness: float | None = Field(default=None, ge=0, le=1)
-    mix: dict[str, float] | None = None
-    target_words: int | None = Field(default=None, ge=1)
+    descriptiveness: float | None = Field(
+        default=None, ge=0, le=1, description=f"0 concise to 1 descriptive; {_NO_SPECTRUM}"
+    )
+    mix: dict[str, float] | None = Field(
+        default=None, description=f"directions and how far to go along each, in place of one number; {_NO_SPECTRUM}"
+    )
+    target_words: int | None = Field(
+        default=None, ge=1, description=f"mean length to aim at, in place of a number; {_NO_SPECTRUM}"
+    )
     decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
     num_captions: int = Field(default=1, ge=1, description="captions of each image, best first")
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
-    min_clip_score: float | None = None
-    experiment: str | None = None
-    unit: str | None = None
+    min_clip_score: float | None = Field(
+        default=None, description=f"captions below it give way to concise ones; {_NOT_YET}"
+    )
+    experiment: str | None = Field(default=None, description=f"the experiment that assigns a model; {_NOT_YET}")
+    unit: str | None = Field(default=None, description=f"who is assigned, such as a user id; {_NOT_YET}")
 
 
 class CaptionRequest(CaptionOptions):
@@ -69,7 +80,9 @@ class ScoreRequest(_Request):
 
     images: list[ImageInput] = Field(min_length=1)
     captions: list[list[str]] = Field(description="the captions of each image, as many lists as images")
-    model: str | None = None
+    model: str | None = Field(
+        default=None, description="the served model whose scorer measures; the server's default when absent"
+    )
 
     @model_validator(mode="after")
     def _as_many_lists_as_images(self) -> Self:
@@ -81,8 +94,8 @@ class ScoreRequest(_Request):
 class ItemError(BaseModel):
     """Why one image has no answer."""
 
-    code: str
-    detail: str
+    code: str = Field(description="stable, for programs")
+    detail: str = Field(description="what was wrong and what to do, for people")
 
 
 class CaptionOut(BaseModel):
@@ -92,9 +105,9 @@ class CaptionOut(BaseModel):
     logprob: float = Field(
         description="mean log-probability per generated token, under the model itself or its guided distribution"
     )
-    tokens: int
-    finish_reason: FinishReason
-    clip_score: float | None
+    tokens: int = Field(description="generated tokens, the end token included")
+    finish_reason: FinishReason = Field(description="`stop`: the model ended it; `length`: cut at the token limit")
+    clip_score: float | None = Field(description="2.5 max(cos, 0) of picture and caption; null where not asked for")
     scorer: str | None = Field(description="what clip_score was measured with; scores compare only under one scorer")
 
 
@@ -102,23 +115,25 @@ class ExperimentOut(BaseModel):
     """The arm that a result belongs to."""
 
     name: str
-    arm: str
+    arm: str = Field(description="the model that was assigned")
 
 
 class ResultOut(BaseModel):
     """What became of one image, apart from which image it was."""
 
-    captions: list[CaptionOut]
-    descriptiveness: float | None = None
-    expected_words: float | None = None
-    fallback: bool = False
-    experiment: ExperimentOut | None = None
-    notes: list[str]
-    error: ItemError | None
+    captions: list[CaptionOut] = Field(description="best first; empty where there is an error")
+    descriptiveness: float | None = Field(default=None, description="null: the model has no spectrum")
+    expected_words: float | None = Field(
+        default=None, description="mean words at this descriptiveness; null: the model has no spectrum"
+    )
+    fallback: bool = Field(default=False, description="whether a concise caption took the place of a bad one")
+    experiment: ExperimentOut | None = Field(default=None, description="null: the request took part in none")
+    notes: list[str] = Field(description="what was done to the picture to read it")
+    error: ItemError | None = Field(description="why this image has no captions; the others are not affected")
 
 
 class _Position(BaseModel):
-    index: int
+    index: int = Field(description="of the image in the request, from 0")
 
 
 class IndexedResult(ResultOut, _Position):
@@ -129,36 +144,36 @@ class TimingOut(BaseModel):
     """Milliseconds."""
 
     queue: float = Field(description="longest wait of an image for its forward pass")
-    encode: float
-    decode: float
-    score: float
-    total: float
+    encode: float = Field(description="pictures to image memory, for all that shared the forward passes")
+    decode: float = Field(description="the search for captions, likewise")
+    score: float = Field(description="CLIPScores, likewise")
+    total: float = Field(description="from the head of the request to its answer")
 
 
 class CaptionResponse(BaseModel):
     """Answer of `/v1/captions`."""
 
-    id: str
-    model: str
-    results: list[IndexedResult]
+    id: str = Field(description="the request's `x-request-id`")
+    model: str = Field(description="the model that wrote the captions")
+    results: list[IndexedResult] = Field(description="one per image, in the order of the request")
     timing_ms: TimingOut
 
 
 class ScoreResult(BaseModel):
     """CLIPScores of one image's captions, in their order."""
 
-    index: int
+    index: int = Field(description="of the image in the request, from 0")
     clip_scores: list[float]
-    scorer: str | None
-    error: ItemError | None
+    scorer: str | None = Field(description="scores compare only under one scorer")
+    error: ItemError | None = Field(description="why this image has no scores; the others are not affected")
 
 
 class ScoreResponse(BaseModel):
     """Answer of `/v1/score`."""
 
-    id: str
+    id: str = Field(description="the request's `x-request-id`")
     model: str
-    results: list[ScoreResult]
+    results: list[ScoreResult] = Field(description="one per image, in the order of the request")
 
 
 class ModelOut(BaseModel):

@@ -59,9 +59,17 @@ class RequestContext:
             self._reporter.count(metrics.ERRORS, "internal_error")
             await problem_response(*public_error(error), request_id)(scope, receive, watched)
         finally:
-            route = getattr(scope.get("route"), "path", "unmatched")
+            route = _route(scope)
             self._reporter.count(metrics.REQUESTS, route, status)
             self._reporter.observe(metrics.REQUEST_DURATION, time.perf_counter() - started, route)
+
+
+def _route(scope: Scope) -> str:
+    """The pattern of the route that answered: never a path that a client made up."""
+    if (route := scope.get("route")) is not None:
+        return str(route.path)
+    # FastAPI adds its own document as a plain route, which leaves no trace in the scope.
+    return scope["path"] if scope["path"] == scope["app"].openapi_url else "unmatched"
 
 
 def _request_id(scope: Scope) -> str:

@@ -67,6 +67,13 @@ def test_folders_within_on_request_and_several_captions(folder: Path) -> None:
     assert all(len(line) == 3 for line in lines)
 
 
+def test_each_caption_is_followed_by_its_score_where_it_was_asked_for(folder: Path, scorer: str) -> None:
+    result = caption(folder / "b.png", "--num-captions", "2", "--option", "beams=2", "--score", "--scorer", scorer)
+    [(name, first, first_score, second, second_score)] = [line.split("\t") for line in result.stdout.splitlines()]
+    assert (name, first != second) == (str(folder / "b.png"), True)
+    assert all(0 <= float(score) <= 2.5 for score in (first_score, second_score))
+
+
 def test_failures_are_told_on_stderr_and_by_the_exit_status(folder: Path) -> None:
     (folder / "broken.jpg").write_bytes(b"<html>")
     result = caption(folder, folder / "b.png", folder / "missing.png")

@@ -1,6 +1,7 @@
 """The document that describes the interface: valid, complete, true."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,10 @@ from tests.serving.support import GatedPipeline, b64, local_app, png
 def document() -> dict[str, Any]:
     async def scenario() -> dict[str, Any]:
         async with local_app(GatedPipeline(), AppArgs(models=("fake",))) as (client, _):
-            assert (await client.get("/docs")).status_code == 200
+            page = (await client.get("/docs")).text
+            for path in re.findall(r'(?:href|src)="([^"]+)"', page):  # nothing of it comes from another host
+                assert (await client.get(path)).status_code == 200, path
+            assert "http" not in re.sub(r"<!--.*?-->", "", page, flags=re.S)
             found: dict[str, Any] = (await client.get("/openapi.json")).json()
             return found
 
@@ -81,3 +85,20 @@ def test_real_requests_and_answers_fit_their_schemas(document: dict[str, Any]) -
     for name, value in (("CaptionRequest", request), ("CaptionResponse", answer), ("Problem", problem)):
         schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema.validate(value, schema)
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    plain = {"model", "id", "object", "images", "captions", "text", "name", "scorer", "clip_scores", "base64", "status"}
+    schemas = document["components"]["schemas"]
+    for schema in (
+        "CaptionOptions",
+        "DecodeInput",
+        "CaptionOut",
+        "IndexedResult",
+        "CaptionResponse",
+        "TimingOut",
+        "ScoreResult",
+        "ItemError",
+    ):
+        for field, described in schemas[schema]["properties"].items():
+            assert field in plain or described.keys() & {"description", "$ref"}, f"{schema}.{field}"

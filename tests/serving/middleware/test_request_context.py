@@ -74,13 +74,15 @@ def test_an_unexpected_error_is_logged_and_told_without_its_text(
 
 
 def test_requests_are_counted_by_route_and_status_not_by_what_clients_write(app: FastAPI, reporter: Reporter) -> None:
-    for path in ("/id/1", "/id/2", "/nowhere/1", "/nowhere/2"):
+    for path in ("/id/1", "/id/2", "/nowhere/1", "/nowhere/2", "/openapi.json"):
         get(app, path)
     assert reporter._pending.counts == {
         (metrics.REQUESTS, ("/id/{name}", "200")): 2,
         (metrics.REQUESTS, ("unmatched", "404")): 2,
+        (metrics.REQUESTS, ("/openapi.json", "200")): 1,
     }
-    assert [labels for _, labels, _ in reporter._pending.observations] == [("/id/{name}",)] * 2 + [("unmatched",)] * 2
+    observed = [labels for _, labels, _ in reporter._pending.observations]
+    assert observed == [("/id/{name}",)] * 2 + [("unmatched",)] * 2 + [("/openapi.json",)]
 
 
 def test_a_client_that_went_away_is_no_error(
