@@ -50,12 +50,15 @@ class TableGroup(TyperGroup):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of one call: 0 done, 1 some items failed, 2 unusable arguments, 130 interrupted."""
+    """The exit code of one call: 0 done, 1 some items or the disk failed, 2 unusable arguments, 130 interrupted."""
     try:
         command = typer.main.get_command(_root())
         code = command.main(args=list(arguments), prog_name=ROOT, standalone_mode=False)
     except LimnerError as error:
         return _refuse(str(error))
+    except OSError as error:
+        _refuse(f"{error.filename or 'the system'}: {error.strerror or error}")
+        return 1
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else ROOT

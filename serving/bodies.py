@@ -24,6 +24,7 @@ async def read_caption_request(request: Request, max_images: int) -> tuple[Capti
     Raises:
         RequestError: ``unsupported_media_type``, ``malformed_json``, ``malformed_body`` or ``invalid_request``.
     """
+    _check_encoding(request)
     options, images = await _reader(media_type(request))(request, max_images)
     check_count(len(images), max_images)
     return options, images
@@ -35,6 +36,7 @@ async def read_json(request: Request) -> Any:
     Raises:
         RequestError: ``unsupported_media_type`` or ``malformed_json``.
     """
+    _check_encoding(request)
     if not _is_json(media_type(request)):
         raise RequestError("unsupported_media_type", "this route takes application/json")
     return parse_json(await request.body())
@@ -43,6 +45,12 @@ async def read_json(request: Request) -> Any:
 def media_type(request: Request) -> str:
     """The media type of the body, lower case, without parameters; empty when the request names none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_encoding(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise RequestError("unsupported_media_type", "send the body as it is, without content-encoding")
 
 
 def check_count(images: int, max_images: int) -> None:

@@ -44,7 +44,7 @@ def card_maker(config: CaptionerConfig, family: str, dataset: Dataset, values: M
 
 def _origin(config: CaptionerConfig, base: CaptionerCard | None) -> list[str]:
     if base is not None:
-        return [f"{config.init} ({base.licence})", *base.origin]
+        return [f"{base.id} ({base.licence})", *base.origin]
     return [
         f"{config.model.vision}, ImageNet weights (Apache-2.0)",
         "BERT-uncased word pieces, all-MiniLM-L6-v2 word vectors (Apache-2.0)",

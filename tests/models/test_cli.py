@@ -1,3 +1,4 @@
+import errno
 import os
 import subprocess
 import sys
@@ -85,6 +86,17 @@ def test_an_error_of_ours_is_one_line_without_a_traceback(
     add_command("fail", fail)
     assert cli.run(["fail"]) == 2
     assert capsys.readouterr().err == "error: truncated: a.jpg ends early\n"
+
+
+def test_a_disk_that_fails_is_one_line_without_a_traceback(
+    add_command: Callable[[str, Callable[..., object]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.jsonl")
+
+    add_command("write", write)
+    assert cli.run(["write"]) == 1
+    assert capsys.readouterr().err == "error: out.jsonl: No space left on device\n"
 
 
 def test_a_command_says_itself_that_some_items_failed(

@@ -1,5 +1,6 @@
 """The routes of the running server: forms of request, fields of answers, partial failure, refusals, probes."""
 
+import gzip
 import json
 import time
 from pathlib import Path
@@ -185,6 +186,13 @@ def test_unknown_names_are_404(client: httpx.Client) -> None:
 )
 def test_wrong_queries_of_a_raw_body(client: httpx.Client, query: Any, code: str, status: int) -> None:
     check_problem(client.post("/v1/captions", params=query, content=png(), headers=PNG), status, code)
+
+
+def test_compressed_bodies_are_415(client: httpx.Client) -> None:
+    headers = {**PNG, "content-encoding": "gzip"}
+    check_problem(
+        client.post("/v1/captions", content=gzip.compress(png()), headers=headers), 415, "unsupported_media_type"
+    )
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from models.errors import MissingDependencyError, RequestError
 from models.lookup import resolve
-from training.metrics.interface import Metric, Need
+from training.metrics.interface import Metric, Need, in_words
 from training.options import parse_options
 
 METRICS = {
@@ -76,16 +76,20 @@ def available_metrics(given: Iterable[Need], *, java: bool = True) -> tuple[dict
     left_out: dict[str, str] = {}
     needs_met = frozenset(given)
     for name in METRICS:
-        if not java and resolve("metric", METRICS, name).uses_java:
+        metric_class = resolve("metric", METRICS, name)
+        if not java and metric_class.uses_java:
             left_out[name] = "it starts a Java program of its own, and is computed where it is named"
+            continue
+        if required := [key for key, field in metric_class.Options.model_fields.items() if field.is_required()]:
+            left_out[name] = f"it has no default for {', '.join(required)}, and is computed where it is named with them"
             continue
         try:
             metric = build_metrics([name])[name]
-        except (MissingDependencyError, RequestError) as error:  # RequestError: it has an option without a default
+        except MissingDependencyError as error:
             left_out[name] = error.detail
             continue
         if lacking := metric.needs - needs_met:
-            left_out[name] = f"it needs {', '.join(sorted(lacking))}"
+            left_out[name] = f"it needs {in_words(lacking)}"
         else:
             built[name] = metric
     return built, left_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -25,10 +25,27 @@ Need = Literal[
     "distractors",
     "neighbours",
 ]
+HOW_TO_MEET: dict[Need, str] = {
+    "references": "human captions of each image",
+    "finish_reasons": "captions by a model, or lines with finish_reason",
+    "candidates": "several captions of each image (--num-captions)",
+    "training_captions": "a data set with captions of a split train",
+    "logprobs": "the captioner itself",
+    "scorer": "a scorer (--scorer)",
+    "reference_features": "human captions as a scorer reads them",
+    "distractors": "more images in the pool (--distractors)",
+    "neighbours": "training pictures as a scorer sees them",
+}
+"""Each need in words for people, and the option that meets it."""
 Resampler = Callable[[Sequence[int]], dict[str, float]]
 """From indices of images, repeats allowed, to the numbers of a metric on that sample of the images."""
 
 T = TypeVar("T")
+
+
+def in_words(needs: Iterable[Need]) -> str:
+    """Needs by name, each with what meets it."""
+    return "; ".join(f"{need}: {HOW_TO_MEET[need]}" for need in sorted(needs))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.errors import DataError, RequestError
-from training.metrics.interface import Measurement, Metric, MetricInputs, Need, ScorerFeatures, Tokenized
+from training.metrics.interface import Measurement, Metric, MetricInputs, Need, ScorerFeatures, Tokenized, in_words
 from training.metrics.tokenizer import Tokenizer
 
 _SHOWN_IDS = 10
@@ -83,8 +83,9 @@ def check_needs(metrics: Mapping[str, Metric], given: Iterable[Need]) -> None:
     """
     for name, metric in metrics.items():
         if lacking := metric.needs - set(given):
-            absent = ", ".join(sorted(lacking))
-            raise RequestError("unsupported_option", f"metric {name!r} needs {absent}, which this evaluation has not")
+            raise RequestError(
+                "unsupported_option", f"metric {name!r} needs {in_words(lacking)}, which this evaluation has not"
+            )
 
 
 def measure(

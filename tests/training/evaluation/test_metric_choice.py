@@ -14,7 +14,7 @@ def test_by_default_all_that_can_be_had_at_little_cost() -> None:
     chosen, left_out = MetricChoice(None, distractors=False).choose(GIVEN, COSTLY)
     assert {"bleu", "clip_score", "length", "ref_clip_score", "self_retrieval"} <= chosen.keys()
     assert not chosen.keys() & left_out.keys()
-    assert left_out["novelty"] == "it needs training_captions"
+    assert left_out["novelty"] == "it needs training_captions: a data set with captions of a split train"
     assert left_out["own_retrieval"] == "it takes long, and is computed where it is named"
     assert {"meteor", "spice", "perplexity"} <= left_out.keys()
 

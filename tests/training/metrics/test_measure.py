@@ -54,15 +54,17 @@ def test_all_metrics_are_those_whose_needs_are_met() -> None:
     available, left_out = available_metrics({"references", "finish_reasons"}, java=False)
     assert available.keys() | left_out.keys() == METRICS.keys()
     assert {"bleu", "cider", "rouge_l", "content_words", "cut", "length"} <= available.keys()
-    assert left_out["clip_score"] == "it needs scorer"
-    assert left_out["ref_clip_score"] == "it needs reference_features, scorer"
-    assert left_out["novelty"] == "it needs training_captions"
+    assert left_out["clip_score"] == "it needs scorer: a scorer (--scorer)"
+    assert left_out["ref_clip_score"] == (
+        "it needs reference_features: human captions as a scorer reads them; scorer: a scorer (--scorer)"
+    )
+    assert left_out["novelty"] == "it needs training_captions: a data set with captions of a split train"
     assert (
         left_out["spice"]
         == left_out["meteor"]
         == "it starts a Java program of its own, and is computed where it is named"
     )
-    assert "model: is required" in left_out["perplexity"]
+    assert "no default for model" in left_out["perplexity"]
 
 
 def test_metrics_with_an_absent_program_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
