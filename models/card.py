@@ -78,7 +78,7 @@ class PinnedPart(SharedPart):
 
 
 class DeltaPart(FilePart):
-    """Tensors in a file of this folder, as int8 differences to another model's (``models.mixing.int8_delta``)."""
+    """Tensors in a file of this folder, as differences to another model's (``models.mixing.quantised_delta``)."""
 
     base: PinnedPart
 

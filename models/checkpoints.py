@@ -15,7 +15,7 @@ from models.card import CARD_FILE, Card, DeltaPart, FilePart, SharedPart, Weight
 from models.catalog import find_part
 from models.errors import CheckpointError, DataError
 from models.file_hashes import file_inside, sha256_of, verify, verify_files
-from models.mixing.int8_delta import apply_delta
+from models.mixing.quantised_delta import apply_delta
 
 
 def read_parts(folder: Path, card: WeightsCard, models_dir: Path | None = None) -> dict[str, Tensor]:
@@ -34,7 +34,7 @@ def read_parts(folder: Path, card: WeightsCard, models_dir: Path | None = None) 
 
 
 def read_each_part(folder: Path, card: WeightsCard, models_dir: Path | None = None) -> dict[str, dict[str, Tensor]]:
-    """The tensors of every part, as stored; those of int8 differences restored. Raises as ``read_parts`` does."""
+    """The tensors of every part, as stored; those of quantised differences restored. Raises as ``read_parts`` does."""
     verify_files(folder, card)
     return {name: _read_part(folder, part, models_dir) for name, part in card.parts.items()}
 

@@ -28,14 +28,17 @@ def mix(
     int8: Annotated[
         bool, typer.Option("--int8", help="Write weights as int8 differences to the base, in half the bytes.")
     ] = False,
+    int4: Annotated[
+        bool, typer.Option("--int4", help="As int4 differences, in a quarter of the bytes; a tenth of them is lost.")
+    ] = False,
     models_dir: ModelsDir = None,
 ) -> None:
     """Write a weighted sum of models: BASE + sum of coefficient * (direction - BASE)."""
     from models.mixing.mix import Mix  # these load torch, which `limner --help` should not wait for
-    from models.mixing.writing import write_int8_weights, write_mix_card, write_weights
+    from models.mixing.writing import write_differences, write_mix_card, write_weights
 
-    if card_only and int8:
-        raise RequestError("invalid_request", "--card-only writes no weights, so --int8 has no use: drop one of them")
+    if card_only + int8 + int4 > 1:
+        raise RequestError("invalid_request", "--card-only, --int8 and --int4 are three ways to write a mix: take one")
     wanted = Mix(
         id=id or out.resolve().name,
         base=find_captioner(base, models_dir),
@@ -47,9 +50,9 @@ def mix(
     written = "a card, no weights"
     if card_only:
         write_mix_card(out, wanted)
-    elif int8:
-        _, error = write_int8_weights(out, wanted)
-        written = f"int8 differences to {wanted.base.id}; {error:.2%} of the difference is lost"
+    elif int8 or int4:
+        _, error = write_differences(out, wanted, bits=4 if int4 else 8)
+        written = f"int{4 if int4 else 8} differences to {wanted.base.id}; {error:.2%} of the difference is lost"
     else:
         write_weights(out, wanted)
         written = "weights"

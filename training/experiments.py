@@ -84,7 +84,7 @@ class Experiments(_Section):
     """What mixes start from."""
     runs: Mapping[str, Run] = Field(default_factory=dict)
     directions: Mapping[str, str] = Field(default_factory=dict)
-    """Run behind each direction of the mixes; it is kept as int8 differences to the base, which are what is mixed."""
+    """Run behind each direction of the mixes; it is kept as int4 differences to the base, which are what is mixed."""
     tables: Mapping[str, Table]
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from models.catalog import find_captioner
 from models.device import set_threads
 from models.errors import DataError
 from models.mixing.mix import Mix
-from models.mixing.writing import write_int8_weights, write_mix_card
+from models.mixing.writing import write_differences, write_mix_card
 from training.cli import train
 from training.compare import compare
 from training.data.selection import Selection
@@ -58,13 +58,13 @@ class Reproduction:
         return str(folder)
 
     def direction(self, name: str) -> Path:
-        """The folder of a direction: the model of its run as int8 differences to the base."""
+        """The folder of a direction: the model of its run as int4 differences to the base."""
         folder = self._mixes / name
         if not folder.exists():
             models = {name: find_captioner(self.checkpoint(self.plan.directions[name]))}
             mix = Mix(id=name, base=find_captioner(self.plan.base), directions=models, coefficients={name: 1.0})
-            _, error = write_int8_weights(folder, mix)
-            logger.info("direction %s: int8 loses %.2f %% of the difference", name, 100 * error)
+            _, error = write_differences(folder, mix, bits=4)
+            logger.info("direction %s: int4 loses %.2f %% of the difference", name, 100 * error)
         return folder
 
     def mix(self, coefficients: Mapping[str, float]) -> Path:

@@ -1,4 +1,4 @@
-"""Mixes as checkpoint folders: a card alone, weights, or weights as int8 differences to the base."""
+"""Mixes as checkpoint folders: a card alone, weights, or weights as int8 or int4 differences to the base."""
 
 import shutil
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from models.card import DeltaPart, Direction, FilePart, MixCard, PinnedPart, Sha
 from models.catalog import find_part
 from models.checkpoints import read_each_part, write_checkpoint
 from models.errors import CheckpointError, RequestError
-from models.mixing.int8_delta import apply_delta, quantise_delta, relative_error
 from models.mixing.mix import Mix
+from models.mixing.quantised_delta import Bits, apply_delta, quantise_delta, relative_error
 from models.mixing.references import model_files, reference_to, weights_of
 
 Parts = Mapping[str, Mapping[str, Tensor]]
@@ -50,11 +50,11 @@ def write_weights(folder: Path, mix: Mix) -> WeightsCard:
     return _write(folder, mix, split.own, split.shared)
 
 
-def write_int8_weights(folder: Path, mix: Mix) -> tuple[WeightsCard, float]:
-    """Write the mix as a checkpoint of int8 differences to the base.
+def write_differences(folder: Path, mix: Mix, bits: Bits = 8) -> tuple[WeightsCard, float]:
+    """Write the mix as a checkpoint of int8 or int4 differences to the base.
 
     Returns:
-        Its card, and how much of the difference int8 loses (``relative_error``).
+        Its card, and how much of the difference is lost (``relative_error``).
 
     Raises:
         CheckpointError: the models do not fit, or the base's id does not lead to it from ``folder``.
@@ -62,7 +62,7 @@ def write_int8_weights(folder: Path, mix: Mix) -> tuple[WeightsCard, float]:
     _refuse_to_replace(folder, mix)
     split = _split(folder, mix)
     pinned = {name: _base_of_delta(folder, mix, name) for name in split.own}
-    deltas = {name: quantise_delta(split.base[name], tensors) for name, tensors in split.own.items()}
+    deltas = {name: quantise_delta(split.base[name], tensors, bits) for name, tensors in split.own.items()}
     restored = {name: apply_delta(split.base[name], delta, folder) for name, delta in deltas.items()}
     error = relative_error(_flat(split.base), _flat(split.own), _flat(restored))
     return _write(folder, mix, deltas, split.shared, pinned), error
@@ -113,8 +113,8 @@ def _base_of_delta(folder: Path, mix: Mix, name: str) -> PinnedPart:
     if part is None or isinstance(find_part(part, folder)[1], DeltaPart):
         raise CheckpointError(
             "missing_file",
-            f"int8 differences name the base by id, and from {folder} the id {mix.base.id!r} does not lead to a part "
-            f"{name!r} that is stored whole: write beside the base, or without int8",
+            f"differences name the base by id, and from {folder} the id {mix.base.id!r} does not lead to a part "
+            f"{name!r} that is stored whole: write beside the base, or whole weights",
         )
     return part
 

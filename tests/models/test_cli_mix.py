@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,13 @@ def test_a_card_alone(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_int8_tells_what_it_loses(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _mix(space, "--int8", name="small", value="1") == 0
-    assert "int8 differences to base; 0." in (out := capsys.readouterr().out) and "% of the difference is lost" in out
+@pytest.mark.parametrize(("kind", "lost"), [("int8", (0, 1)), ("int4", (8, 14))])
+def test_differences_tell_what_they_lose(
+    space: Path, capsys: pytest.CaptureFixture[str], kind: str, lost: tuple[float, float]
+) -> None:
+    assert _mix(space, f"--{kind}", name="small", value="1") == 0
+    told = re.search(rf"{kind} differences to base; (.*)% of the difference is lost", capsys.readouterr().out)
+    assert told and lost[0] < float(told[1]) < lost[1]
     assert cli.run(["models", "show", "small", "--models-dir", str(space)]) == 0
     assert "decoder.safetensors" in capsys.readouterr().out
 
@@ -72,7 +77,7 @@ def test_a_mix_of_a_changed_model_is_not_shown(space: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--card-only", "--int8"], "--card-only writes no weights, so --int8 has no use"),
+        (["--card-only", "--int8"], "--card-only, --int8 and --int4 are three ways to write a mix"),
         (["-c", "s=1"], "option 's' is given twice"),
         (["-c", "t=1"], "no direction 't'; there are: s"),
         (["-c", "t=1", "-d", "t=absent"], "no model 'absent'"),

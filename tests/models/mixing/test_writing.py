@@ -10,7 +10,7 @@ from models.errors import CheckpointError, RequestError
 from models.families.compact import CompactCaptioner
 from models.mixing.loading import read_weights
 from models.mixing.mix import Mix
-from models.mixing.writing import write_int8_weights, write_mix_card, write_weights
+from models.mixing.writing import write_differences, write_mix_card, write_weights
 from tests.models.mixing.tiny_space import DECODING, write_space
 
 
@@ -88,7 +88,7 @@ def test_a_mix_of_nothing_is_the_base(space: Path) -> None:
 
 
 def test_int8_differences_restore_the_model(space: Path) -> None:
-    card, error = write_int8_weights(space / "int8", _mix(space, smile=1))
+    card, error = write_differences(space / "int8", _mix(space, smile=1))
     assert isinstance(part := card.parts["decoder"], DeltaPart)
     assert (part.base.model, part.base.part) == ("base", "decoder")
     assert 0 < error < 0.02
@@ -102,7 +102,7 @@ def test_int8_differences_restore_the_model(space: Path) -> None:
 
 
 def test_int8_models_are_directions_like_others(space: Path) -> None:
-    write_int8_weights(space / "small", _mix(space, smile=1))
+    write_differences(space / "small", _mix(space, smile=1))
     mix = Mix("m", find_captioner("base", space), {"s": find_captioner("small", space)}, {"s": 0.5})
     write_mix_card(space / "half_card", mix)
     write_weights(space / "half", mix)
@@ -111,19 +111,17 @@ def test_int8_models_are_directions_like_others(space: Path) -> None:
 
 
 def test_int8_needs_a_base_that_is_stored_whole_and_found_by_its_id(space: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError, match="missing_file: int8 differences name the base by id.*write beside the base"
-    ):
-        write_int8_weights(tmp_path / "far", _mix(space, smile=1))
-    write_int8_weights(space / "first", _mix(space, smile=1))
+    with pytest.raises(CheckpointError, match="missing_file: differences name the base by id.*write beside the base"):
+        write_differences(tmp_path / "far", _mix(space, smile=1))
+    write_differences(space / "first", _mix(space, smile=1))
     on_differences = Mix("m", find_captioner("first", space), {"c": find_captioner("contrastive", space)}, {"c": 1})
     with pytest.raises(CheckpointError, match="'first' does not lead to a part 'decoder' that is stored whole"):
-        write_int8_weights(space / "never", on_differences)
+        write_differences(space / "never", on_differences)
     assert not (space / "never").exists()
 
 
 def test_differences_to_another_base_are_refused(space: Path) -> None:
-    write_int8_weights(space / "moved", _mix(space, smile=1))
+    write_differences(space / "moved", _mix(space, smile=1))
     card = read_card(space / "moved")
     assert isinstance(card, WeightsCard) and isinstance(part := card.parts["decoder"], DeltaPart)
     for base in (
@@ -138,7 +136,7 @@ def test_differences_to_another_base_are_refused(space: Path) -> None:
         read_parts(space / "moved", card.model_copy(update={"parts": {"decoder": chained}}))
 
 
-@pytest.mark.parametrize("write", [write_mix_card, write_weights, write_int8_weights])
+@pytest.mark.parametrize("write", [write_mix_card, write_weights, write_differences])
 def test_a_model_of_the_mix_is_never_replaced(write: object, space: Path) -> None:
     for name in ("base", "smile"):
         with pytest.raises(RequestError, match=f"invalid_request: .* is the model '{name}' of the mix"):

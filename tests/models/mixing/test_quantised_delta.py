@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from models.errors import CheckpointError
-from models.mixing.int8_delta import apply_delta, quantise_delta, relative_error
+from models.mixing.quantised_delta import apply_delta, quantise_delta, relative_error
 
 BASE = {
     "matrix": torch.randn(6, 16, generator=torch.Generator().manual_seed(1)).half(),
@@ -58,6 +58,36 @@ def test_a_worked_case() -> None:
     assert apply_delta(base, stored, "there")["w"].tolist() == [[1, 2], [130, -59]]
 
 
+def test_int4_takes_half_the_bytes_of_int8() -> None:
+    stored = quantise_delta(BASE, _tuned(), bits=4)
+    assert (stored["matrix"].dtype, stored["matrix"].shape) == (torch.uint8, (6, 8))
+    assert (stored["kernel"].dtype, stored["kernel"].shape) == (torch.uint8, (4, 9))
+    assert {stored[name].dtype for name in ("vector", "scalar")} == {torch.int8}
+
+
+def test_a_worked_case_of_int4() -> None:
+    base = {"w": torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])}
+    stored = quantise_delta(base, {"w": torch.tensor([[1.0, 2.0, 3.0], [4.0 + 7, 5.0 - 3.2, 6.0 + 1.4]])}, bits=4)
+    assert stored["w::scale"].tolist() == [[0], [1]]
+    # steps 7, -3, 1 are 15, 5, 9: the first in the lower half of its byte; 0 steps are 8, and nothing follows the last
+    assert stored["w"].tolist() == [[8 | 8 << 4, 8], [15 | 5 << 4, 9]]
+    assert apply_delta(base, stored, "there")["w"].tolist() == [[1, 2, 3], [11, 2, 7]]
+
+
+def test_int4_clips_the_largest_where_that_loses_less() -> None:
+    delta = torch.tensor([[7.0] + [0.6] * 200])  # at full range each 0.6 becomes 1
+    stored = quantise_delta({"w": torch.zeros_like(delta)}, {"w": delta}, bits=4)
+    # A scale of 1 loses 200 * 0.4^2 = 32, one of 0.7 loses 2.1^2 + 200 * 0.1^2 = 6.4, one of 0.6 loses 2.8^2 = 7.8.
+    assert stored["w::scale"].item() == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.05, 3.0])
+def test_the_relative_error_of_int4(size: float) -> None:
+    tuned = _tuned(size)
+    error = relative_error(BASE, tuned, apply_delta(BASE, quantise_delta(BASE, tuned, bits=4), "there"))
+    assert 0.02 < error < 0.15
+
+
 def test_unchanged_tensors_are_the_base_s_own() -> None:
     restored = apply_delta(BASE, quantise_delta(BASE, _tuned()), "there")
     assert restored["frozen"] is BASE["frozen"]
@@ -94,11 +124,13 @@ def test_models_without_a_difference_are_refused(tuned: dict[str, Tensor], messa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vector::scale": None}, "vector is no int8 difference"),
-        ({"vector": None}, "vector::scale is no int8 difference"),
-        ({"other": torch.ones(1)}, "other is no int8 difference"),
+        ({"vector::scale": None}, "vector is no difference"),
+        ({"vector": None}, "vector::scale is no difference"),
+        ({"other": torch.ones(1)}, "other is no difference"),
         ({"vector": torch.ones(9, dtype=torch.int8)}, r"vector is int8 \(9,\)"),
         ({"vector": torch.ones(8)}, r"vector is float32 \(8,\)"),
+        ({"matrix": torch.ones(6, 7, dtype=torch.uint8)}, r"matrix is uint8 \(6, 7\)"),
+        ({"vector": torch.ones(4, dtype=torch.uint8)}, r"vector is uint8 \(4,\)"),
         ({"matrix::scale": torch.ones(6)}, r"matrix is int8 \(6, 16\) with scales float32 \(6,\)"),
     ],
 )
