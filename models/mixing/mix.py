@@ -31,7 +31,7 @@ class Mix:
     directions: Mapping[str, CaptionerEntry]
     coefficients: Mapping[str, float]
     description: str | None = None
-    """None: the sum itself, such as "concise + 0.5 smile"."""
+    """None: that of the one model that it is, or the sum itself, such as "concise + 0.5 smile"."""
     models_dir: Path | None = None
 
     def __post_init__(self) -> None:
@@ -55,26 +55,27 @@ class Mix:
         """The weights. Raises as ``load_weight_space`` and ``WeightSpace.mix`` do."""
         return load_weight_space(self.base, self.directions, self.models_dir).mix(self.coefficients)
 
-    def sole_model(self) -> WeightsCard | None:
-        """The card of the one model whose weights the mix has; None for a true mix."""
+    def sole_model(self) -> tuple[Path, WeightsCard] | None:
+        """Folder and card of the one model whose weights the mix has; None for a true mix."""
         if not self.used:
-            return weights_of(self.base)[1]
+            return weights_of(self.base)
         name, value = next(iter(self.used.items()))
-        return weights_of(self.directions[name])[1] if len(self.used) == 1 and value == 1 else None
+        return weights_of(self.directions[name]) if len(self.used) == 1 and value == 1 else None
 
     def provenance(self) -> dict[str, Any]:
         """The fields of the card of the mix: licences, data and origins are those of all models that are in it,
         decoding is the base's, or that of the one model that it is."""
         cards = [weights_of(entry)[1] for entry in (self.base, *(self.directions[name] for name in self.used))]
+        sole = self.sole_model()
         terms = [f"{'+' if value > 0 else '-'} {abs(value):g} {name}" for name, value in self.used.items()]
         return {
             "id": self.id,
             "family": cards[0].family,
-            "description": self.description or " ".join([self.base.id, *terms]),
+            "description": self.description or (sole[1].description if sole else " ".join([self.base.id, *terms])),
             "licence": "; ".join(_distinct(card.licence for card in cards)),
             "data": _distinct(source for card in cards for source in card.data),
             "origin": _distinct(work for card in cards for work in card.origin),
-            "decoding": (self.sole_model() or cards[0]).decoding,
+            "decoding": (sole[1] if sole else cards[0]).decoding,
         }
 
     def history(self) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class Mix:
         sole = self.sole_model()
         if sole is None:
             return {"objective": Named(name="mix", options=dict(self.used))}
-        return {"objective": sole.objective, "seed": sole.seed, "git_revision": sole.git_revision}
+        return {"objective": sole[1].objective, "seed": sole[1].seed, "git_revision": sole[1].git_revision}
 
 
 def _distinct(items: Iterable[_Item]) -> list[_Item]:

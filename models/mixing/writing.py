@@ -143,6 +143,9 @@ def _write(
     def write_files(draft: Path) -> None:
         for name in model_files(base):
             shutil.copyfile(path / name, draft / name)
+        if sole := mix.sole_model():  # its recipe too
+            for name in sole[1].files.keys() - model_files(base).keys():
+                shutil.copyfile(sole[0] / name, draft / name)
 
     card = write_checkpoint(folder, make_card, own, write_files, dtype=None)
     assert isinstance(card, WeightsCard)
