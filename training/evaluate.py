@@ -106,7 +106,9 @@ class _Bench:
 
     def measure_all(self) -> Iterator[Measured]:
         """Each subject in turn."""
-        for writer in self._writers:
+        for number, writer in enumerate(self._writers, 1):
+            if len(self._writers) > 1:
+                self._notify(f"{number} of {len(self._writers)}: {writer.name}")
             yield self._measure(writer)
 
     def _given(self) -> frozenset[Need]:

@@ -54,6 +54,8 @@ class Table(_Section):
     plane: Mapping[str, tuple[float, ...]] | None = None
     """Rows besides: every combination of these coefficients of two directions."""
     decode: Mapping[str, Any] | None = None
+    num_captions: int = Field(default=1, ge=1)
+    """Of each image, for metrics of diversity."""
     metrics: tuple[str, ...] | None = None
     """None: all that cost little."""
 

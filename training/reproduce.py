@@ -87,7 +87,9 @@ class Reproduction:
         logger.info("table %s", name)
         scorers = [self.checkpoint(scorer) if scorer in self.plan.runs else scorer for scorer in self.plan.scorers]
         subjects = [self._subject(label, row) for label, row in table.all_rows().items()]
-        settings = EvaluationSettings(decode=table.decode, scorers=scorers, metrics=table.metrics)
+        settings = EvaluationSettings(
+            decode=table.decode, num_captions=table.num_captions, scorers=scorers, metrics=table.metrics
+        )
         set_threads(None, respect_omp=True)  # a recipe may have set another number
         measured = evaluate_each(subjects, Selection(self.plan.data, split=table.split), settings, notify=logger.info)
         comparison = compare(measured)

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from models.card import WeightsCard
-from models.catalog import BUNDLED, DEFAULT_MODEL, DEFAULT_SCORER, find_captioner, find_scorer, list_models
+from models.card import FilePart, MixCard, WeightsCard
+from models.catalog import (
+    BUNDLED,
+    DEFAULT_MODEL,
+    DEFAULT_SCORER,
+    CaptionerEntry,
+    find_captioner,
+    find_scorer,
+    list_models,
+)
 from models.decoding import parse_decode
 from models.file_hashes import verify_files
 from models.images import read_image
@@ -27,14 +35,37 @@ def test_every_card_is_true_and_complete() -> None:
         assert entry.path is not None
         verify_files(entry.path, entry.card)
         assert entry.card.id == entry.id
-        assert entry.card.data and entry.card.origin and entry.card.seed is not None
+        assert entry.card.data and entry.card.origin and entry.card.licence
         assert any(measurement.split == "test" for measurement in entry.card.measurements)
-        listed = {
-            *entry.card.files,
-            "card.json",
-            *(part.file for part in entry.card.parts.values() if hasattr(part, "file")),
-        }
+        listed = {*entry.card.files, "card.json"}
+        if not isinstance(entry.card, MixCard):
+            assert entry.card.seed is not None and entry.card.git_revision and "recipe.yaml" in entry.card.files
+            listed |= {part.file for part in entry.card.parts.values() if isinstance(part, FilePart)}
         assert {path.name for path in entry.path.iterdir()} == listed
+
+
+def _mean_words(model: str) -> float:
+    (measured,) = (each for each in find_captioner(model).card.measurements if each.split == "test")
+    return measured.values["mean_words"]
+
+
+def test_the_mixes_are_of_the_bundled_directions_and_say_more() -> None:
+    for name in ("descriptive", "distinctive"):
+        card = find_captioner(name).card
+        assert isinstance(card, MixCard)
+        assert (card.base.model, set(card.directions)) == ("concise", {"smile", "contrastive", "scst"})
+        assert all(direction == named.model for direction, named in card.directions.items())
+    assert _mean_words("descriptive") >= 1.3 * _mean_words("concise")
+    assert _mean_words("distinctive") <= 1.15 * _mean_words("concise")
+
+
+@pytest.mark.parametrize("model", [entry.id for entry in list_models() if isinstance(entry, CaptionerEntry)])
+def test_every_captioner_captions(model: str) -> None:
+    photograph = read_image(Path(__file__).parents[2] / "examples" / "camera.jpg").image
+    loaded = load_pipeline(model, scorer=None, device="cpu")
+    strategy = parse_decode(None, loaded.card.decoding)
+    first, second = (loaded.caption([photograph], strategy).captions for _ in range(2))
+    assert first == second and first[0][0].finish_reason == "stop" and "man" in first[0][0].text
 
 
 def test_captioner_and_scorer_share_their_word_pieces() -> None:
