@@ -39,9 +39,15 @@ class SoftTextEncoder:
     def encode(self, captions: Sequence[list[int]], probabilities: Sequence[Tensor]) -> Tensor:
         """Features (C, D), fp32, not normalised, of captions given as token ids (without start and end token).
 
+        The scorer computes in its own precision, whatever the training around it is autocast to.
+
         Args:
             probabilities: for each caption the distributions (T, V) that its T tokens were chosen from.
         """
+        with torch.autocast(self._vectors.device.type, enabled=False):
+            return self._encode(captions, probabilities)
+
+    def _encode(self, captions: Sequence[list[int]], probabilities: Sequence[Tensor]) -> Tensor:
         texts = [self._captioner.detokenize(tokens) for tokens in captions]
         ids = self._scorer.tokens(texts, prefix=False).to(self._vectors.device)  # (C, L)
         hard = self._embedding.weight.detach()[ids]  # (C, L, D)

@@ -41,7 +41,7 @@ def settings_for(folder: Path, name: str) -> list[str]:
         "select.decode={name: greedy, options: {max_tokens: 6}}",
         *(
             f"train.{word}"
-            for word in "images_per_step=4 epochs=1 warmup_steps=1 bf16=false threads=1 learning_rate=0.01".split()
+            for word in "images_per_step=4 epochs=1 warmup_steps=1 threads=1 learning_rate=0.01".split()
         ),
     ]
     if SCORED.get(name):
@@ -72,7 +72,7 @@ def test_a_recipe_changes_the_decoder_and_leaves_the_encoder(
     assert isinstance(card, WeightsCard) and card.objective is not None
     assert card.objective.name == name.partition("_")[0] or name == "unkt_teacher"
     assert "r_at_1" in card.measurements[0].values
-    assert str(folder / "base") in card.origin[0]
+    assert card.origin[0].startswith("base (")
 
 
 def test_the_teacher_of_unkt_is_trained_first(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
