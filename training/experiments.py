@@ -85,14 +85,15 @@ class Experiments(_Section):
     base: str = "concise"
     """What mixes start from."""
     runs: Mapping[str, Run] = Field(default_factory=dict)
-    directions: Mapping[str, str] = Field(default_factory=dict)
-    """Run behind each direction of the mixes; it is kept as int4 differences to the base, which are what is mixed."""
+    directions: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Runs whose mean each direction of the mixes is; it is kept as int4 differences to the base, and mixed as such."""
     tables: Mapping[str, Table]
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
-        for name, run in self.directions.items():
-            self._known("runs", run, f"directions.{name}")
+        for name, runs in self.directions.items():
+            for run in runs:
+                self._known("runs", run, f"directions.{name}")
         for table_name, table in self.tables.items():
             for label, row in table.all_rows().items():
                 where = f"tables.{table_name}.rows.{label}"

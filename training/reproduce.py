@@ -58,11 +58,12 @@ class Reproduction:
         return str(folder)
 
     def direction(self, name: str) -> Path:
-        """The folder of a direction: the model of its run as int4 differences to the base."""
+        """The folder of a direction: the mean of its runs as int4 differences to the base."""
         folder = self._mixes / name
         if not folder.exists():
-            models = {name: find_captioner(self.checkpoint(self.plan.directions[name]))}
-            mix = Mix(id=name, base=find_captioner(self.plan.base), directions=models, coefficients={name: 1.0})
+            models = {run: find_captioner(self.checkpoint(run)) for run in self.plan.directions[name]}
+            equally = dict.fromkeys(models, 1 / len(models))
+            mix = Mix(id=name, base=find_captioner(self.plan.base), directions=models, coefficients=equally)
             _, error = write_differences(folder, mix, bits=4)
             logger.info("direction %s: int4 loses %.2f %% of the difference", name, 100 * error)
         return folder

@@ -82,6 +82,12 @@ class Mix:
         """The fields of the card of written weights that say how they were made."""
         sole = self.sole_model()
         if sole is None:
+            cards = [weights_of(self.directions[name])[1] for name in self.used]
+            objectives, revisions = (
+                _distinct(getattr(card, key) for card in cards) for key in ("objective", "git_revision")
+            )
+            if len(objectives) == 1 and set(self.used.values()) == {1 / len(self.used)}:  # the mean of runs alike
+                return {"objective": objectives[0], "git_revision": revisions[0] if len(revisions) == 1 else None}
             return {"objective": Named(name="mix", options=dict(self.used))}
         return {"objective": sole[1].objective, "seed": sole[1].seed, "git_revision": sole[1].git_revision}
 

@@ -39,7 +39,10 @@ def test_every_card_is_true_and_complete() -> None:
         assert any(measurement.split == "test" for measurement in entry.card.measurements)
         listed = {*entry.card.files, "card.json"}
         if not isinstance(entry.card, MixCard):
-            assert entry.card.seed is not None and entry.card.git_revision and "recipe.yaml" in entry.card.files
+            of_one_run = "mean of" not in entry.card.description
+            assert entry.card.objective
+            reproducible = entry.card.seed is not None and entry.card.git_revision and "recipe.yaml" in entry.card.files
+            assert bool(reproducible) is of_one_run
             listed |= {part.file for part in entry.card.parts.values() if isinstance(part, FilePart)}
         assert {path.name for path in entry.path.iterdir()} == listed
 

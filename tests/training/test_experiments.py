@@ -14,7 +14,7 @@ PLAN: dict[str, Any] = {
     "data": {"path": "dataset.json"},
     "scorers": ["scorer"],
     "runs": {"a": {"recipe": "mle.yaml"}},
-    "directions": {"up": "a"},
+    "directions": {"up": ["a"]},
     "tables": {"first": {"rows": {"base": {"model": "concise"}, "a": {"run": "a"}, "half": {"mix": {"up": 0.5}}}}},
 }
 
@@ -45,7 +45,7 @@ def test_a_plane_has_a_row_for_every_combination() -> None:
     ("section", "value", "told"),
     [
         ("runs", {}, "directions.up: 'a' is none of the runs"),
-        ("directions", {"up": "b"}, "'b' is none of the runs: a"),
+        ("directions", {"up": ["a", "b"]}, "'b' is none of the runs: a"),
         ("directions", {}, r"tables.first.rows.half: 'up' is none of the directions"),
         ("tables", {"t": {"rows": {"x": {}}}}, "tables.t.rows.x: .*exactly one of model, run and mix, not none"),
         ("tables", {"t": {"rows": {"x": {"model": "a", "run": "a"}}}}, "not model and run"),

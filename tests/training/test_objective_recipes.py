@@ -39,10 +39,7 @@ def settings_for(folder: Path, name: str) -> list[str]:
         f"init={folder / 'base'}",
         f"select.scorer={scorer}",
         "select.decode={name: greedy, options: {max_tokens: 6}}",
-        *(
-            f"train.{word}"
-            for word in "images_per_step=4 epochs=1 warmup_steps=1 threads=1 learning_rate=0.01".split()
-        ),
+        *(f"train.{word}" for word in "images_per_step=4 epochs=1 warmup_steps=1 threads=1 learning_rate=0.01".split()),
     ]
     if SCORED.get(name):
         words.append(f"objective.options.scorer={scorer}")

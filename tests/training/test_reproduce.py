@@ -45,8 +45,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "data": {"path": str(data), "images_root": str(data.parent)},
             "scorers": [scorer],
             "base": str(base),
-            "runs": {"up": {"recipe": "mle.yaml", "settings": settings}},
-            "directions": {"rise": "up", "other": "up"},
+            "runs": {
+                "up": {"recipe": "mle.yaml", "settings": settings},
+                "again": {"recipe": "mle.yaml", "settings": [*settings, "seed=1"]},
+            },
+            "directions": {"rise": ["up"], "other": ["up", "again"]},
             "tables": {
                 "rows": {"split": "val", "rows": rows, "decode": greedy, "metrics": METRICS},
                 "plane": {

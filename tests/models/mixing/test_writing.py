@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_an_untouched_part_names_the_base(space: Path) -> None:
         "tokenizer.json",
     }
     assert card.objective == Named(name="mix", options={"smile": 0.5})
+
+
+def test_the_mean_of_runs_alike_has_their_objective(space: Path) -> None:
+    smile = find_captioner("smile", space)
+    mean = Mix("m", find_captioner("base", space), {"seed 0": smile, "seed 1": smile}, {"seed 0": 0.5, "seed 1": 0.5})
+    card, _ = write_differences(space / "mean", mean, bits=4)
+    assert (card.objective, card.seed) == (Named(name="smile"), None)
+    less, _ = write_differences(space / "less", replace(mean, coefficients={"seed 0": 0.5, "seed 1": 0.4}))
+    assert less.objective == Named(name="mix", options={"seed 0": 0.5, "seed 1": 0.4})
 
 
 def test_a_part_is_copied_where_the_base_s_name_leads_nowhere(space: Path, tmp_path: Path) -> None:
