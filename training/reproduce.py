@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ from models.mixing.writing import write_differences, write_mix_card
 from training.cli import train
 from training.compare import compare
 from training.data.selection import Selection
-from training.evaluate import evaluate_each
+from training.evaluate import Measured, evaluate_each
 from training.evaluation.settings import EvaluationSettings, Subject
 from training.experiments import Experiments, Row, Table, read_experiments
 from training.module_command import run as run_command
@@ -41,6 +42,8 @@ class Reproduction:
         self.plan: Experiments = read_experiments(folder)
         self._folder, self._runs = folder, runs
         self._mixes = runs / "mixes"
+        self._measured: dict[str, Measured] = {}
+        """Of the tables made so far: many show the same models under the same conditions."""
 
     def make(self, tables: Iterable[str]) -> None:
         """Make these tables, with what they need. Raises LimnerError as training and evaluation do."""
@@ -84,16 +87,25 @@ class Reproduction:
             source = row.model or str(self.mix(row.mix or {}))
         return Subject(source, label=label, decode=row.decode)
 
-    def _make_table(self, name: str, table: Table) -> None:
-        logger.info("table %s", name)
+    def _measure(self, table: Table, subjects: Sequence[Subject]) -> list[Measured]:
         scorers = [self.checkpoint(scorer) if scorer in self.plan.runs else scorer for scorer in self.plan.scorers]
-        subjects = [self._subject(label, row) for label, row in table.all_rows().items()]
         settings = EvaluationSettings(
             decode=table.decode, num_captions=table.num_captions, scorers=scorers, metrics=table.metrics
         )
-        set_threads(None, respect_omp=True)  # a recipe may have set another number
-        measured = evaluate_each(subjects, Selection(self.plan.data, split=table.split), settings, notify=logger.info)
-        comparison = compare(measured)
+        keyed = [(subject, repr((replace(subject, label=None), table.split, settings))) for subject in subjects]
+        new = [(subject, key) for subject, key in keyed if key not in self._measured]
+        if new:
+            set_threads(None, respect_omp=True)  # a recipe may have set another number
+            data = Selection(self.plan.data, split=table.split)
+            found = evaluate_each([subject for subject, _ in new], data, settings, notify=logger.info)
+            self._measured |= {key: measured for (_, key), measured in zip(new, found, strict=True)}
+        known = [(subject, self._measured[key]) for subject, key in keyed]
+        return [replace(one, evaluation=replace(one.evaluation, label=subject.name())) for subject, one in known]
+
+    def _make_table(self, name: str, table: Table) -> None:
+        logger.info("table %s", name)
+        subjects = [self._subject(label, row) for label, row in table.all_rows().items()]
+        comparison = compare(self._measure(table, subjects))
         comparison.write(self._runs / "results" / name)  # with every caption
         out, plots = self._folder / name, self._folder.parent / "plots"
         for place in (out, plots):

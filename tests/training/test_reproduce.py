@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +13,8 @@ from models.card import MixCard, read_card
 from models.errors import DataError
 from tests.tiny_scorer import write_tiny_scorer
 from tests.training.tiny_run import overrides, write_data
+from training.evaluate import Measured, evaluate_each
+from training.evaluation.settings import Subject
 from training.recipe import build_task, read_recipe
 from training.reproduce import reproduce
 from training.tables import tables
@@ -52,6 +56,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "directions": {"rise": ["up"], "other": ["up", "again"]},
             "tables": {
                 "rows": {"split": "val", "rows": rows, "decode": greedy, "metrics": METRICS},
+                "fewer": {
+                    "split": "val",
+                    "rows": {"same": {"run": "up"}, "thrice": {"mix": {"rise": 3}}},
+                    "decode": greedy,
+                    "metrics": METRICS,
+                },
                 "plane": {
                     "split": "val",
                     "plane": {"rise": [0, 1], "other": [0, 0.5, 1]},
@@ -109,6 +119,23 @@ def test_what_is_there_is_kept_and_what_is_missing_is_made(folder: Path, monkeyp
     assert [path.stat().st_mtime for path in (made[1], checkpoint)] == [1, 1]
 
 
+def test_what_one_table_measured_is_not_measured_for_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    asked: list[str] = []
+
+    def recorded(subjects: Sequence[Subject], *arguments: Any, **options: Any) -> list[Measured]:
+        asked.extend(subject.name() for subject in subjects)
+        return evaluate_each(subjects, *arguments, **options)
+
+    monkeypatch.setattr("training.reproduce.evaluate_each", recorded)
+    before = (folder / "results" / "fewer" / "comparison.json").read_bytes()
+    for name in ("rows", "fewer"):
+        (folder / "results" / name / "comparison.json").unlink()
+    reproduce(folder / "results", only=["rows", "fewer"], runs=folder / "runs")
+    assert asked == ["base", "trained", "twice", "thrice"]
+    assert (folder / "results" / "fewer" / "comparison.json").read_bytes() == before
+
+
 def test_an_unknown_table_is_refused(folder: Path) -> None:
-    with pytest.raises(DataError, match="no table is called 'nothing'; there are: rows, plane"):
+    with pytest.raises(DataError, match="no table is called 'nothing'; there are: rows, fewer, plane"):
         reproduce(folder / "results", only=["nothing"], runs=folder / "runs")
