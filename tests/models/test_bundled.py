@@ -48,8 +48,8 @@ def test_every_card_is_true_and_complete() -> None:
 
 
 def _mean_words(model: str) -> float:
-    (measured,) = (each for each in find_captioner(model).card.measurements if each.split == "test")
-    return measured.values["mean_words"]
+    measured = (each.values for each in find_captioner(model).card.measurements if each.split == "test")
+    return next(values["mean_words"] for values in measured if "mean_words" in values)
 
 
 def test_the_mixes_are_of_the_bundled_directions_and_say_more() -> None:
