@@ -181,7 +181,7 @@ class ModelOut(BaseModel):
 
     id: str
     object: Literal["model"] = "model"
-    created: int = Field(description="seconds since 1970")
+    created: int = Field(description="part of OpenAI's shape; always 0, since cards hold no dates")
     owned_by: str = "limner"
     default: bool
     description: str
