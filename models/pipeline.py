@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL.Image import Image
 
-from models.card import MixCard, WeightsCard
+from models.card import ArithmeticCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.decoding.loop import decode
 from models.decoding.strategy import Strategy
@@ -40,7 +40,12 @@ class CaptionPipeline:
     """A loaded captioner, ready to use. Calls must not overlap: one thread owns it."""
 
     def __init__(
-        self, captioner: Captioner, *, model_id: str, card: WeightsCard | MixCard, scorer: ClipScorer | None = None
+        self,
+        captioner: Captioner,
+        *,
+        model_id: str,
+        card: WeightsCard | ArithmeticCard,
+        scorer: ClipScorer | None = None,
     ) -> None:
         self.captioner = captioner
         self.model_id = model_id
@@ -139,19 +144,32 @@ class CaptionPipeline:
 
 
 def load_captioner(
-    entry: CaptionerEntry, *, models_dir: Path | None = None, device: str = "auto", dtype: str = "fp32"
+    entry: CaptionerEntry,
+    *,
+    models_dir: Path | None = None,
+    device: str = "auto",
+    dtype: str = "fp32",
+    coefficients: Mapping[str, float] | None = None,
 ) -> Captioner:
     """The captioner of a catalogue entry, in eval mode.
 
+    Args:
+        coefficients: how far along each direction of a mix or spectrum; None: as its card says.
+
     Raises:
+        RequestError: ``unsupported_option`` for coefficients of a model that is no mix.
         UnknownNameError: the card names a family that does not exist.
         CheckpointError: it cannot be loaded.
     """
     family: Any = resolve("captioner family", FAMILIES, entry.card.family)
     target = pick_device(device)
     options: dict[str, Any] = {"device": target, "dtype": pick_dtype(dtype, target)}
-    if isinstance(entry.card, MixCard) or entry.card.parts:  # ours: they may name other models of the same root
+    if isinstance(entry.card, ArithmeticCard) or entry.card.parts:  # ours: they may name other models of the same root
         options["models_dir"] = models_dir
+    if coefficients is not None:
+        if not isinstance(entry.card, ArithmeticCard):
+            raise RequestError("unsupported_option", f"mix: model {entry.id!r} has no directions")
+        options["coefficients"] = coefficients
     captioner: Captioner = family.load(entry.source, **options)
     return captioner
 
@@ -163,15 +181,17 @@ def load_pipeline(
     scorer: str | None = "scorer",
     device: str = "auto",
     dtype: str = "fp32",
+    coefficients: Mapping[str, float] | None = None,
 ) -> CaptionPipeline:
-    """The pipeline of a model and a scorer, named as ``find_model`` and ``load_scorer`` take them.
+    """The pipeline of a model and a scorer, named as ``find_model`` and ``load_scorer`` take them; ``coefficients`` as
+    in ``load_captioner``.
 
     Raises:
         UnknownNameError: one of them does not exist.
         CheckpointError: one of them cannot be loaded.
     """
     entry = find_captioner(model, models_dir)
-    captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype)
+    captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype, coefficients=coefficients)
     loaded = None
     if scorer:
         from models.clip_scorer import load_scorer  # deferred: open_clip takes seconds to import

@@ -85,7 +85,7 @@ class Reproduction:
             source = self.checkpoint(row.run)
         else:
             source = row.model or str(self.mix(row.mix or {}))
-        return Subject(source, label=label, decode=row.decode)
+        return Subject(source, label=label, decode=row.decode, descriptiveness=row.descriptiveness)
 
     def _measure(self, table: Table, subjects: Sequence[Subject]) -> list[Measured]:
         scorers = [self.checkpoint(scorer) if scorer in self.plan.runs else scorer for scorer in self.plan.scorers]
