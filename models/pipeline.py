@@ -52,6 +52,10 @@ class CaptionPipeline:
         self.card = card
         self.scorer = scorer
 
+    def with_captioner(self, captioner: Captioner) -> CaptionPipeline:
+        """The same with another captioner, of the same architecture and vocabulary."""
+        return CaptionPipeline(captioner, model_id=self.model_id, card=self.card, scorer=self.scorer)
+
     @property
     def scorer_id(self) -> str | None:
         """The id that scores carry; None without a scorer."""
@@ -67,20 +71,24 @@ class CaptionPipeline:
         seeds: Sequence[int | None] | None = None,
         prompts: list[str] | None = None,
         score: bool | Sequence[bool] = False,
+        rerank: bool = False,
     ) -> PipelineResult:
         """Captions of RGB pictures, in order.
 
         Args:
             seeds: one per image, for ``sample``; None entries stand for the strategy's own seed.
             score: whether captions get a CLIPScore, for all or for each image.
+            rerank: give those of all candidates that have the highest CLIPScore, in its order; all get one then.
 
         Raises:
             RequestError: ``invalid_request`` or ``unsupported_option`` for what the strategy, the captioner or a
                 pipeline without a scorer cannot do.
         """
-        wanted = [score] * len(images) if isinstance(score, bool) else list(score)
+        wanted = [score or rerank] * len(images) if isinstance(score, bool) else [one or rerank for one in score]
         if any(wanted) and self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
+        strategy.rows(num_captions)  # refuses more captions than the strategy can give
+        kept, num_captions = num_captions, strategy.candidates(num_captions) if rerank else num_captions
         timing: dict[str, float] = {"score": 0.0}
         if not images:
             return PipelineResult([], timing)
@@ -101,6 +109,8 @@ class CaptionPipeline:
         if any(wanted):
             with _timed(timing, "score"):
                 captions = self._with_scores(images, captions, wanted)
+        if rerank:
+            captions = [sorted(found, key=_clip_score, reverse=True)[:kept] for found in captions]
         return PipelineResult(captions, timing)
 
     def score(self, images: Sequence[Image], captions: Sequence[Sequence[str]]) -> list[list[float]]:
@@ -198,6 +208,11 @@ def load_pipeline(
 
         loaded = load_scorer(scorer, models_dir=models_dir, device=device)
     return CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=loaded)
+
+
+def _clip_score(caption: Caption) -> float:
+    assert caption.clip_score is not None
+    return caption.clip_score
 
 
 @contextmanager

@@ -48,5 +48,6 @@ class AppArgs(BaseModel):
     threads: int | None = Field(default=None, gt=0, description="torch threads of the captioner; None: one per core")
     max_batch_images: int = Field(default=32, gt=0)
     max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
+    max_mix_bytes: int = Field(default=512 * _MIB, gt=0, description="weights of mixes that a replica keeps")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Limits()

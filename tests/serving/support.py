@@ -20,6 +20,7 @@ from serving.args import AppArgs
 from serving.engine import Engine
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.metrics import REPORTS_LOST, Metrics
+from serving.model_pool import LoadedModel
 from serving.reports import Reporter
 from serving.served_models import ServedModels
 from serving.services import Services
@@ -85,7 +86,7 @@ class LocalBackend:
 async def local_app(pipeline: CaptionPipeline, args: AppArgs) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """An HTTP client of the application, and its engine."""
     reporter = Reporter("test", REPORTS_LOST)
-    engine = Engine({pipeline.model_id: pipeline}, args, reporter)
+    engine = Engine({pipeline.model_id: LoadedModel(pipeline)}, args, reporter)
     services = Services(args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter)
     try:
         async with client_of(build_api(services)) as client:

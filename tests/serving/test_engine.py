@@ -13,6 +13,7 @@ from serving import metrics
 from serving.args import AppArgs, Limits
 from serving.engine import Engine
 from serving.messages import CaptionJob, Failure, ScoreJob
+from serving.model_pool import LoadedModel
 from serving.reports import Reporter
 from tests.serving.support import GatedPipeline, pictures, png
 
@@ -26,7 +27,7 @@ def job(*images: bytes | Failure, **fields: Any) -> CaptionJob:
 
 @asynccontextmanager
 async def running(pipeline: GatedPipeline, **limits: Any) -> AsyncIterator[Engine]:
-    engine = Engine({"fake": pipeline}, AppArgs(models=("fake",), limits=Limits(**limits)), REPORTER)
+    engine = Engine({"fake": LoadedModel(pipeline)}, AppArgs(models=("fake",), limits=Limits(**limits)), REPORTER)
     try:
         yield engine
     finally:
