@@ -12,7 +12,8 @@ from tests.serving.support import b64, pictures, png
 
 @pytest.fixture
 def theirs(server: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0, timeout=60) as client:
+    http = openai.DefaultHttpxClient(trust_env=False, timeout=60)
+    with openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0, http_client=http) as client:
         yield client
 
 
