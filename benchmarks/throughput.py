@@ -1,4 +1,4 @@
-"""Latency and throughput of `limner serve` against the bare model in a loop: ``python -m benchmarks.throughput --help``.
+"""Latency and throughput of the server against the bare model in a loop: ``python -m benchmarks.throughput --help``.
 
 The server and the loop take turns, so that whatever else the machine does meets both. What a request asks is what the
 loop does: decode the JPEG, caption it with the model's own decoding, no score.
@@ -42,7 +42,7 @@ class Turns:
 
 
 def loop(model: str, bodies: Sequence[bytes]) -> Callable[[float], tuple[list[float], float]]:
-    """A function that captions one picture after the other for so many seconds: each one's time, and the time of all."""
+    """A function that captions one picture after another for so many seconds: the time of each, and of all."""
     set_threads(None)
     pipeline = load_pipeline(model, scorer=None, device="cpu")
     strategy = parse_decode(None, find_captioner(model).card.decoding)
