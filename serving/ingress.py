@@ -67,10 +67,18 @@ class RayBackend:
 
 
 async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
-    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``."""
+    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``.
+
+    A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
+    """
     try:
         async with asyncio.timeout(timeout_s):
-            return await getattr(handle, method).remote(*arguments)
+            response = getattr(handle, method).remote(*arguments)
+            try:
+                return await response
+            except asyncio.CancelledError:
+                response.cancel()
+                raise
     except (TimeoutError, RayError, RayServeException) as error:
         detail = f"a part of the server does not answer ({type(error).__name__})"
         raise OverloadedError("unavailable", detail) from error

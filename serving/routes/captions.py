@@ -12,6 +12,7 @@ from models.decoding.strategy import Strategy
 from models.errors import RequestError, UnknownNameError
 from serving import metrics
 from serving.bodies import read_caption_request
+from serving.client_watch import unless_gone
 from serving.errors import problem_responses
 from serving.messages import CaptionJob, CaptionReply
 from serving.openapi import caption_forms
@@ -45,7 +46,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     model = services.models.resolve(options.model)
     strategy = _strategy(options, model, services.models.cards[model].decoding, limits.max_rows)
     job = CaptionJob(request.state.request_id, model, images, strategy, options.num_captions, options.score)
-    reply = await services.backend.caption(job)
+    reply = await unless_gone(request, services.backend.caption(job))
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
         return refuse(request, failed[0].code, failed[0].detail)
