@@ -23,9 +23,9 @@ class PassTimes:
     """Learns the seconds of a pass by its kind and size (in powers of two) and says how large the next may be to stay
     within ``target_s``. Where one image alone takes longer than that, a pass may take half as long again.
 
-    A size never run is taken to need at most twice the time of half the size, and the next larger one is tried once, so
-    that models for which many images cost little more than one grow to large passes. What larger passes took is
-    forgotten now and then: a slow moment does not keep passes small for ever. Not for several threads.
+    A size never run is taken to need twice the time of half the size, and the next larger one is tried once, so that
+    models for which many images cost little more than one grow to large passes. What larger passes took is forgotten
+    now and then: a slow moment does not keep passes small for ever. Not for several threads.
     """
 
     def __init__(self, target_s: float, max_images: int) -> None:
@@ -60,7 +60,10 @@ class PassTimes:
         self._recent_images = _KEPT * self._recent_images + images
         times = self._times.setdefault(kind, {})
         size = _size(images)
-        times[size] = times.get(size, seconds) * (1 - _NEW_WEIGHT) + seconds * _NEW_WEIGHT
+        now_s = times[size] = times.get(size, seconds) * (1 - _NEW_WEIGHT) + seconds * _NEW_WEIGHT
+        for other, old_s in times.items():  # what is older must agree: more images take longer, at most in proportion
+            bounds = sorted((now_s, now_s * 2.0 ** (other - size)))
+            times[other] = min(max(old_s, bounds[0]), bounds[1])
         self._learned += 1
         if self._learned % _FORGET_EVERY == 0:
             for larger in [known for known in times if known > size]:
@@ -72,10 +75,9 @@ class PassTimes:
         return {0: max(self._expected(times)[0] for times in alike)} if alike else None
 
     def _expected(self, times: dict[int, float]) -> list[float]:
-        """Seconds by size, none above what a larger pass took. Below the smallest known size time follows size."""
+        """Seconds by size: in proportion to it where unknown, none above what a larger pass took."""
         lowest = min(times)
-        smallest_s = min(times.values())
-        expected = [smallest_s / (1 << (lowest - size)) for size in range(lowest)] + [smallest_s]
+        expected = [times[lowest] / (1 << (lowest - size)) for size in range(lowest + 1)]
         for size in range(lowest + 1, self._top + 1):
             known = [seconds for other, seconds in times.items() if other >= size]
             expected.append(min([2 * expected[-1], *known]))
