@@ -13,7 +13,7 @@ _MIB = 1 << 20
 class Limits(BaseModel):
     """Every bound on what a client may ask for. A refusal is always limner's own, never Ray's."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     max_body_bytes: int = Field(default=32 * _MIB, gt=0, description="the body of one request")
     max_image_bytes: int = Field(default=20 * _MIB, gt=0, description="one image as a file")
@@ -38,7 +38,7 @@ class Limits(BaseModel):
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     models: tuple[str, ...] = Field(default=(DEFAULT_MODEL,), min_length=1, description="ids or folders, default first")
     models_dir: Path | None = Field(default=None, description="where ids are looked up; None: the bundled models")

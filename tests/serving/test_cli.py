@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from models.errors import LimnerError, RequestError, UnknownNameError
 from serving import cli
+from serving.args import Limits
 from tests.serving.conftest import free_port
 from tests.serving.support import b64, png
 
@@ -190,6 +191,27 @@ def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"error: invalid_request: port {port} of 127.0.0.1 is in use")
     assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["max_image=4"], "no limit 'max_image'. The limits: max_body_bytes, max_image_bytes, "),
+        (["max_images"], "'max_images' is not key=value"),
+        (["max_images=0"], "--limit max_images: Input should be greater than 0"),
+        (["max_images=true"], "--limit max_images: Input should be a valid integer"),
+        (["deadline_s=Infinity"], "--limit deadline_s: Input should be a finite number"),
+        (["max_images=300"], r"--limit max_queue_images \(256\) is below max_images \(300\)"),
+    ],
+)
+def test_limits_that_cannot_be(words: list[str], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        cli._limits(words)
+
+
+def test_limits_take_the_place_of_the_defaults() -> None:
+    assert cli._limits(["max_images=8", "deadline_s=2.5"]) == Limits(max_images=8, deadline_s=2.5)
+    assert cli._limits([]) == Limits()
 
 
 def test_serve_until_told_to_stop(tmp_path: Path) -> None:
