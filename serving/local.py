@@ -61,7 +61,10 @@ def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
     finally:
         with suppress(RayError, RayServeException, TimeoutError):  # a captioner that is gone has nothing to finish
             captioner = serve.get_deployment_handle("Captioner", _APP)
-            captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
+            try:
+                captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
+            finally:
+                captioner.shutdown()  # its thread would start a Ray of its own when it finds this one gone
 
 
 def port_is_free(host: str, port: int) -> bool:
