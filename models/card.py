@@ -5,9 +5,9 @@ The format is frozen under ``format: 1``; a change that old readers would misrea
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from models.errors import CheckpointError
 
@@ -118,7 +118,7 @@ class CardBase(_Record):
 class CaptionerCard(CardBase):
     """What every captioner's card says."""
 
-    kind: Literal["weights", "mix"]
+    kind: Literal["weights", "mix", "spectrum"]
     family: str
     decoding: Decoding | None = None
     """How captions are decoded where nobody says how, chosen on val; None: the default strategy, for a mix its base's
@@ -145,6 +145,56 @@ class MixCard(CaptionerCard):
         return {name: direction.coefficient for name, direction in self.directions.items()}
 
 
+class SpectrumPoint(_Record):
+    """A mix on the way from the most concise to the most descriptive."""
+
+    descriptiveness: float = Field(ge=0, le=1)
+    coefficients: dict[str, float] = {}
+    """By direction; one that is not named is 0."""
+    expected_words: float | None = None
+    """Mean words of a caption as calibrated; None before that."""
+    measures: dict[str, float] = {}
+    """What else was measured there, by the metrics' names."""
+
+
+class Calibration(_Record):
+    """What the points of a spectrum were measured on."""
+
+    split: str
+    images: int
+    decoding: Decoding
+    scorer: str | None = None
+
+
+class SpectrumCard(CaptionerCard):
+    """A path of mixes of one base and its directions; a request says how far along it goes."""
+
+    kind: Literal["spectrum"] = "spectrum"
+    base: Reference
+    directions: dict[str, Reference]
+    grid: list[SpectrumPoint] = Field(min_length=2)
+    """By descriptiveness, from 0 to 1."""
+    default: float = Field(default=0.0, ge=0, le=1)
+    """The descriptiveness of who asks for none."""
+    calibration: Calibration | None = None
+
+    @model_validator(mode="after")
+    def _grid_is_a_path(self) -> Self:
+        places = [point.descriptiveness for point in self.grid]
+        if places != sorted(set(places)) or places[0] != 0 or places[-1] != 1:
+            raise ValueError("the grid must rise from descriptiveness 0 to 1")
+        for point in self.grid:
+            if odd := sorted(point.coefficients.keys() - self.directions.keys()):
+                raise ValueError(f"the point {point.descriptiveness:g} names a direction {odd[0]!r} that there is not")
+            if any(abs(value) > MAX_COEFFICIENT for value in point.coefficients.values()):
+                raise ValueError(f"a coefficient of the point {point.descriptiveness:g} is beyond {MAX_COEFFICIENT:g}")
+        return self
+
+    def nearest(self, descriptiveness: float) -> SpectrumPoint:
+        """The point of the grid that is closest; of two as close, the more concise."""
+        return min(self.grid, key=lambda point: abs(point.descriptiveness - descriptiveness))
+
+
 class ScorerCard(CardBase):
     """A dual encoder in open_clip's format that gives CLIPScores."""
 
@@ -157,7 +207,9 @@ class ScorerCard(CardBase):
     """5th and 95th percentile of CLIPScore over the human captions of val: scores mean something only within it."""
 
 
-Card = WeightsCard | MixCard | ScorerCard
+ArithmeticCard = MixCard | SpectrumCard
+"""Cards of captioners whose weights are sums of those of others."""
+Card = WeightsCard | MixCard | SpectrumCard | ScorerCard
 _CARD: TypeAdapter[Card] = TypeAdapter(Annotated[Card, Field(discriminator="kind")])
 
 

@@ -6,11 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.card import CARD_FILE, FilePart, MixCard, ScorerCard, SharedPart, WeightsCard, read_card
-from models.errors import CheckpointError, UnknownNameError
+from models.card import (
+    CARD_FILE,
+    ArithmeticCard,
+    FilePart,
+    ScorerCard,
+    SharedPart,
+    SpectrumCard,
+    SpectrumPoint,
+    WeightsCard,
+    read_card,
+)
+from models.errors import CheckpointError, RequestError, UnknownNameError
 
 BUNDLED = Path(__file__).parent / "bundled"
-DEFAULT_MODEL = "concise"
+DEFAULT_MODEL = "dial"
 DEFAULT_SCORER = "scorer"
 
 FAKE_CARD = WeightsCard(
@@ -29,7 +39,7 @@ class CaptionerEntry:
     id: str
     path: Path | None
     """The folder; None for ``fake`` and for hub ids."""
-    card: WeightsCard | MixCard
+    card: WeightsCard | ArithmeticCard
 
     @property
     def source(self) -> str:
@@ -86,16 +96,29 @@ def find_model(ref: str, models_dir: Path | None = None) -> CatalogEntry:
 
 
 def find_captioner(ref: str, models_dir: Path | None = None) -> CaptionerEntry:
-    """As ``find_model``, but a scorer is refused as ``unknown_model``; the card of a mix that says nothing of decoding
-    says what its base's does."""
+    """As ``find_model``, but a scorer is refused as ``unknown_model``; a card of mixes that is silent on decoding says
+    what its base's does."""
     entry = find_model(ref, models_dir)
     if isinstance(entry, ScorerEntry):
         raise UnknownNameError("unknown_model", f"{ref!r} is a scorer; a captioner is needed")
-    if isinstance(entry.card, MixCard) and entry.card.decoding is None and entry.path is not None:
+    if isinstance(entry.card, ArithmeticCard) and entry.card.decoding is None and entry.path is not None:
         base = find_beside(entry.card.base.model, entry.path, models_dir)
         inherited = base.card.decoding if isinstance(base, CaptionerEntry) else None  # loading tells of a missing base
         return replace(entry, card=entry.card.model_copy(update={"decoding": inherited}))
     return entry
+
+
+def spectrum_point(entry: CaptionerEntry, descriptiveness: float) -> SpectrumPoint:
+    """The point of a model's spectrum closest to ``descriptiveness``.
+
+    Raises:
+        RequestError: ``unsupported_option`` for a model without a spectrum, ``invalid_request`` beyond 0 to 1.
+    """
+    if not isinstance(entry.card, SpectrumCard):
+        raise RequestError("unsupported_option", f"descriptiveness: model {entry.id!r} has no spectrum")
+    if not 0 <= descriptiveness <= 1:
+        raise RequestError("invalid_request", f"descriptiveness {descriptiveness:g} is not from 0 to 1")
+    return entry.card.nearest(descriptiveness)
 
 
 def find_scorer(ref: str, models_dir: Path | None = None) -> ScorerEntry:
@@ -136,7 +159,7 @@ def find_part(part: SharedPart, folder: Path, models_dir: Path | None = None) ->
         CheckpointError: ``missing_file``, no such model has such a file.
     """
     owner = find_beside(part.model, folder, models_dir)
-    if owner and owner.path and not isinstance(owner.card, MixCard):
+    if owner and owner.path and not isinstance(owner.card, ArithmeticCard):
         found = owner.card.parts.get(part.part)
         if isinstance(found, FilePart):
             return owner.path, found

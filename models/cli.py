@@ -21,10 +21,12 @@ COMMANDS: dict[str, str] = {
     "models show": "models.cli_models:show",
     "models import": "models.cli_import:import_",
     "models mix": "models.cli_mix:mix",
+    "models spectrum": "models.cli_spectrum:spectrum",
+    "models calibrate": "training.cli_calibrate:calibrate",
 }
 """Command -> "module:function"; the function's annotations are its arguments, its docstring is its help."""
 
-GROUPS: dict[str, str] = {"data": "Look into data sets.", "models": "List and inspect models."}
+GROUPS: dict[str, str] = {"data": "Look into data sets.", "models": "List, inspect, mix and calibrate models."}
 """First word of two-word commands -> help."""
 
 ROOT = "limner"

@@ -7,7 +7,7 @@ import typer
 
 from models.catalog import find_captioner
 from models.cli_models import ModelsDir
-from models.cli_values import key_texts, key_values
+from models.cli_values import key_texts, numbers
 from models.errors import RequestError
 
 
@@ -43,7 +43,7 @@ def mix(
         id=id or out.resolve().name,
         base=find_captioner(base, models_dir),
         directions={name: find_captioner(model, models_dir) for name, model in key_texts(direction).items()},
-        coefficients=_numbers(coefficient),
+        coefficients=numbers(coefficient),
         description=description,
         models_dir=models_dir,
     )
@@ -58,11 +58,3 @@ def mix(
         written = "weights"
     size_bytes = sum(path.stat().st_size for path in out.iterdir())
     typer.echo(f"{out}: {written} ({size_bytes / 1e6:.1f} MB)")
-
-
-def _numbers(pairs: list[str]) -> dict[str, float]:
-    values = key_values(pairs)
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise RequestError("invalid_request", f"coefficient {name}={value} is no number")
-    return values

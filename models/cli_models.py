@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from models.card import Card, Decoding, FilePart, Measurement, MixCard, ScorerCard
+from models.card import ArithmeticCard, Card, Decoding, FilePart, Measurement, MixCard, ScorerCard, SpectrumCard
 from models.catalog import find_model, model_ids
 from models.errors import LimnerError
 from models.file_hashes import verify_files
@@ -49,7 +49,7 @@ def show(
     entry = find_model(model, models_dir)
     if entry.path is not None:
         verify_files(entry.path, entry.card)
-        if isinstance(entry.card, MixCard):
+        if isinstance(entry.card, ArithmeticCard):
             verify_mix(entry.card, entry.path, models_dir)
     if as_json:
         facts = entry.card.model_dump(mode="json", exclude_none=True)
@@ -97,6 +97,8 @@ def _card_lines(card: Card) -> Iterator[str]:
         named.append(("objective", _call(card.objective.name, card.objective.options)))
     if isinstance(card, MixCard):
         named += _mix_lines(card)
+    if isinstance(card, SpectrumCard):
+        named += _spectrum_lines(card)
     if isinstance(card, ScorerCard):
         named.append(("score", f"{card.weight} * max(cos, 0), prefix {card.prefix!r}"))
         if card.score_range:
@@ -119,9 +121,24 @@ def _mix_lines(card: MixCard) -> Iterator[tuple[str, str]]:
         yield "direction", f"{direction.coefficient:+g} {name}: {source}"
 
 
+def _spectrum_lines(card: SpectrumCard) -> Iterator[tuple[str, str]]:
+    yield "base", f"{card.base.model} {card.base.sha256[:16]}… verified"
+    for name, reference in card.directions.items():
+        yield "direction", f"{name}: {reference.model} {reference.sha256[:16]}… verified"
+    yield "default", f"descriptiveness {card.default:g}"
+    if measured := card.calibration:
+        scorer = f"; scorer {measured.scorer}" if measured.scorer else ""
+        yield "calibrated", f"{measured.split}, {measured.images} images; {_decoding(measured.decoding)}{scorer}"
+    for point in card.grid:
+        terms = " ".join(f"{value:+.3g} {name}" for name, value in point.coefficients.items())
+        words = [] if point.expected_words is None else [f"{point.expected_words:.1f} words"]
+        values = ", ".join([*words, *(f"{name} {value:.4g}" for name, value in point.measures.items())])
+        yield "point", f"{point.descriptiveness:.2f}: {values} ({terms or 'the base'})".replace("  ", " ")
+
+
 def _hashes(card: Card) -> Iterator[tuple[str, str]]:
     """sha256 of every file of the folder."""
-    for part in () if isinstance(card, MixCard) else card.parts.values():
+    for part in () if isinstance(card, ArithmeticCard) else card.parts.values():
         if isinstance(part, FilePart):
             yield part.file, part.sha256
     yield from card.files.items()

@@ -45,3 +45,12 @@ def key_texts(pairs: Sequence[str]) -> dict[str, str]:
             raise RequestError("invalid_request", f"option {key!r} is given twice")
         parsed[key] = value
     return parsed
+
+
+def numbers(pairs: Sequence[str]) -> dict[str, float]:
+    """``name=number`` words as a dict. Raises as ``key_values`` does, also for what is no number."""
+    values = key_values(pairs)
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RequestError("invalid_request", f"coefficient {name}={value} is no number")
+    return values

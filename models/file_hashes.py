@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from models.card import CARD_FILE, Card, FilePart, MixCard
+from models.card import CARD_FILE, ArithmeticCard, Card, FilePart
 from models.errors import CheckpointError
 
 
@@ -39,7 +39,7 @@ def verify_files(folder: Path, card: Card) -> None:
     """Check every file that the card lists. Raises as ``verify`` and ``file_inside`` do."""
     for name, expected in card.files.items():
         verify(file_inside(folder, name), expected)
-    for part in () if isinstance(card, MixCard) else card.parts.values():
+    for part in () if isinstance(card, ArithmeticCard) else card.parts.values():
         if isinstance(part, FilePart):
             verify(file_inside(folder, part.file), part.sha256)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL.Image import Image
 
-from models.card import MixCard, WeightsCard
+from models.card import ArithmeticCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.decoding.loop import decode
 from models.decoding.strategy import Strategy
@@ -40,12 +40,21 @@ class CaptionPipeline:
     """A loaded captioner, ready to use. Calls must not overlap: one thread owns it."""
 
     def __init__(
-        self, captioner: Captioner, *, model_id: str, card: WeightsCard | MixCard, scorer: ClipScorer | None = None
+        self,
+        captioner: Captioner,
+        *,
+        model_id: str,
+        card: WeightsCard | ArithmeticCard,
+        scorer: ClipScorer | None = None,
     ) -> None:
         self.captioner = captioner
         self.model_id = model_id
         self.card = card
         self.scorer = scorer
+
+    def with_captioner(self, captioner: Captioner) -> CaptionPipeline:
+        """The same with another captioner, of the same architecture and vocabulary."""
+        return CaptionPipeline(captioner, model_id=self.model_id, card=self.card, scorer=self.scorer)
 
     @property
     def scorer_id(self) -> str | None:
@@ -62,20 +71,24 @@ class CaptionPipeline:
         seeds: Sequence[int | None] | None = None,
         prompts: list[str] | None = None,
         score: bool | Sequence[bool] = False,
+        rerank: bool = False,
     ) -> PipelineResult:
         """Captions of RGB pictures, in order.
 
         Args:
             seeds: one per image, for ``sample``; None entries stand for the strategy's own seed.
             score: whether captions get a CLIPScore, for all or for each image.
+            rerank: give those of all candidates that have the highest CLIPScore, in its order; all get one then.
 
         Raises:
             RequestError: ``invalid_request`` or ``unsupported_option`` for what the strategy, the captioner or a
                 pipeline without a scorer cannot do.
         """
-        wanted = [score] * len(images) if isinstance(score, bool) else list(score)
+        wanted = [score or rerank] * len(images) if isinstance(score, bool) else [one or rerank for one in score]
         if any(wanted) and self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
+        strategy.rows(num_captions)  # refuses more captions than the strategy can give
+        kept, num_captions = num_captions, strategy.candidates(num_captions) if rerank else num_captions
         timing: dict[str, float] = {"score": 0.0}
         if not images:
             return PipelineResult([], timing)
@@ -96,6 +109,8 @@ class CaptionPipeline:
         if any(wanted):
             with _timed(timing, "score"):
                 captions = self._with_scores(images, captions, wanted)
+        if rerank:
+            captions = [sorted(found, key=_clip_score, reverse=True)[:kept] for found in captions]
         return PipelineResult(captions, timing)
 
     def score(self, images: Sequence[Image], captions: Sequence[Sequence[str]]) -> list[list[float]]:
@@ -139,19 +154,32 @@ class CaptionPipeline:
 
 
 def load_captioner(
-    entry: CaptionerEntry, *, models_dir: Path | None = None, device: str = "auto", dtype: str = "fp32"
+    entry: CaptionerEntry,
+    *,
+    models_dir: Path | None = None,
+    device: str = "auto",
+    dtype: str = "fp32",
+    coefficients: Mapping[str, float] | None = None,
 ) -> Captioner:
     """The captioner of a catalogue entry, in eval mode.
 
+    Args:
+        coefficients: how far along each direction of a mix or spectrum; None: as its card says.
+
     Raises:
+        RequestError: ``unsupported_option`` for coefficients of a model that is no mix.
         UnknownNameError: the card names a family that does not exist.
         CheckpointError: it cannot be loaded.
     """
     family: Any = resolve("captioner family", FAMILIES, entry.card.family)
     target = pick_device(device)
     options: dict[str, Any] = {"device": target, "dtype": pick_dtype(dtype, target)}
-    if isinstance(entry.card, MixCard) or entry.card.parts:  # ours: they may name other models of the same root
+    if isinstance(entry.card, ArithmeticCard) or entry.card.parts:  # ours: they may name other models of the same root
         options["models_dir"] = models_dir
+    if coefficients is not None:
+        if not isinstance(entry.card, ArithmeticCard):
+            raise RequestError("unsupported_option", f"mix: model {entry.id!r} has no directions")
+        options["coefficients"] = coefficients
     captioner: Captioner = family.load(entry.source, **options)
     return captioner
 
@@ -163,21 +191,28 @@ def load_pipeline(
     scorer: str | None = "scorer",
     device: str = "auto",
     dtype: str = "fp32",
+    coefficients: Mapping[str, float] | None = None,
 ) -> CaptionPipeline:
-    """The pipeline of a model and a scorer, named as ``find_model`` and ``load_scorer`` take them.
+    """The pipeline of a model and a scorer, named as ``find_model`` and ``load_scorer`` take them; ``coefficients`` as
+    in ``load_captioner``.
 
     Raises:
         UnknownNameError: one of them does not exist.
         CheckpointError: one of them cannot be loaded.
     """
     entry = find_captioner(model, models_dir)
-    captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype)
+    captioner = load_captioner(entry, models_dir=models_dir, device=device, dtype=dtype, coefficients=coefficients)
     loaded = None
     if scorer:
         from models.clip_scorer import load_scorer  # deferred: open_clip takes seconds to import
 
         loaded = load_scorer(scorer, models_dir=models_dir, device=device)
     return CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=loaded)
+
+
+def _clip_score(caption: Caption) -> float:
+    assert caption.clip_score is not None
+    return caption.clip_score
 
 
 @contextmanager

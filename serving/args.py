@@ -53,5 +53,6 @@ class AppArgs(BaseModel):
         gt=0,
         description="about the longest forward pass: slow models get fewer images each, so others wait little",
     )
+    max_mix_bytes: int = Field(default=512 * _MIB, gt=0, description="weights of mixes that a replica keeps")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")

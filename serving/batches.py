@@ -1,7 +1,7 @@
 """Forward passes for images of different requests that may share one. Runs on the scheduler's thread."""
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -10,6 +10,7 @@ from models.decoding.strategy import Strategy
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
 from serving import metrics
+from serving.points import Coefficients
 from serving.reports import Reporter
 
 
@@ -18,8 +19,10 @@ class CaptionKey:
     """Images of equal key may be captioned together; seeds and scoring are each image's own."""
 
     model: str
+    coefficients: Coefficients | None
     group: Hashable
     num_captions: int
+    rerank: bool
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Payload:
     """One opened image and what is asked about it: new captions, or the scores of given ones."""
 
     image: Image
+    pipeline: CaptionPipeline
+    """The same for all of one key."""
     strategy: Strategy | None = None
     seed: int | None = None
     score: bool = False
@@ -59,10 +64,9 @@ class Outcome:
 
 
 class BatchRunner:
-    """Runs a batch on the pipeline that its key names and reports what it took."""
+    """Runs a batch on the pipeline that its images bring and reports what it took."""
 
-    def __init__(self, pipelines: Mapping[str, CaptionPipeline], reporter: Reporter) -> None:
-        self._pipelines = pipelines
+    def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
 
     def __call__(self, key: Hashable, payloads: list[Payload]) -> Sequence[Outcome]:
@@ -70,17 +74,18 @@ class BatchRunner:
         if isinstance(key, CaptionKey):
             return self._caption(key, payloads)
         assert isinstance(key, ScoreKey)
-        return self._score(key, payloads)
+        return self._score(payloads)
 
     def _caption(self, key: CaptionKey, payloads: list[Payload]) -> list[Outcome]:
         strategy = payloads[0].strategy
         assert strategy is not None
-        result = self._pipelines[key.model].caption(
+        result = payloads[0].pipeline.caption(
             [payload.image for payload in payloads],
             strategy,
             num_captions=key.num_captions,
             seeds=[payload.seed for payload in payloads],
             score=[payload.score for payload in payloads],
+            rerank=key.rerank,
         )
         timing = Pass(**result.timing_ms)
         self._report(timing, len(payloads))
@@ -88,9 +93,9 @@ class BatchRunner:
         self._reporter.count(metrics.CAPTIONS, key.model, strategy.name, amount=written)
         return [Outcome(captions=tuple(found), timing=timing) for found in result.captions]
 
-    def _score(self, key: ScoreKey, payloads: list[Payload]) -> list[Outcome]:
+    def _score(self, payloads: list[Payload]) -> list[Outcome]:
         started = time.perf_counter()
-        scores = self._pipelines[key.model].score(
+        scores = payloads[0].pipeline.score(
             [payload.image for payload in payloads], [list(payload.captions) for payload in payloads]
         )
         timing = Pass(score=(time.perf_counter() - started) * 1000)

@@ -18,7 +18,7 @@ from serving.monitor import sender
 from serving.reports import Reporter
 
 if TYPE_CHECKING:
-    from models.pipeline import CaptionPipeline
+    from serving.model_pool import LoadedModel
 
 
 @serve.deployment(max_constructor_retry_count=1, health_check_period_s=5, graceful_shutdown_wait_loop_s=0.2)
@@ -33,10 +33,10 @@ class Captioner:
 
         self._closing = AsyncExitStack()
         reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
-        pipelines = await asyncio.to_thread(_load_pipelines, args)
-        self._engine = Engine(pipelines, args, reporter)
+        models = await asyncio.to_thread(_load, args)
+        self._engine = Engine(models, args, reporter)
         self._closing.push_async_callback(asyncio.to_thread, self._engine.close)
-        for model in pipelines:
+        for model in models:
             await self._warm_up(model)
         reporter.forget()  # nobody asked for the warm-up
         reporting = asyncio.create_task(reporter.run(sender(monitor)))
@@ -78,17 +78,12 @@ class Captioner:
             raise RuntimeError(f"model {model!r} failed on its first picture: {failure.code}: {failure.detail}")
 
 
-def _load_pipelines(args: AppArgs) -> dict[str, "CaptionPipeline"]:
-    """The models by id, in the order given."""
+def _load(args: AppArgs) -> "dict[str, LoadedModel]":
     from models.device import set_threads  # deferred: torch again
-    from models.pipeline import load_pipeline
+    from serving.model_pool import load_models
 
     set_threads(args.threads)  # Ray sets OMP_NUM_THREADS to the replica's num_cpus; the choice is ours
-    loaded = (
-        load_pipeline(model, models_dir=args.models_dir, scorer=args.scorer, device=args.device, dtype=args.dtype)
-        for model in args.models
-    )
-    return {pipeline.model_id: pipeline for pipeline in loaded}
+    return load_models(args)
 
 
 def _grey_png() -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PIL.Image import Image
 
 from models.decoding.strategy import Strategy
-from models.errors import ImageError, LimnerError, OverloadedError, RequestError, UnknownNameError
+from models.errors import ImageError, LimnerError, OverloadedError, RequestError
 from models.images import ImageLimits, load_image
 from models.pipeline import CaptionPipeline
 from serving import metrics
@@ -28,7 +28,9 @@ from serving.messages import (
     ScoreReply,
     Timing,
 )
+from serving.model_pool import LoadedModel, ModelPool
 from serving.pixel_budget import PixelBudget
+from serving.points import Point
 from serving.reports import Reporter
 from serving.scheduler import Reservation, Scheduler, WorkItem
 
@@ -58,22 +60,22 @@ class _Answer:
 class Engine:
     """Answers jobs, many at a time on one event loop, with one scheduler thread that owns every model."""
 
-    def __init__(self, pipelines: Mapping[str, CaptionPipeline], args: AppArgs, reporter: Reporter) -> None:
+    def __init__(self, models: Mapping[str, LoadedModel], args: AppArgs, reporter: Reporter) -> None:
         limits = args.limits
-        self._pipelines = pipelines
+        self._models = ModelPool(models, args.max_mix_bytes)
         self._reporter = reporter
         self._deadline_s = limits.deadline_s
         self._image_limits = ImageLimits(max_bytes=limits.max_image_bytes, max_pixels=limits.max_image_px)
         # Each model has its own: nobody's pictures stand behind those that wait to enter another model's full queue.
-        self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in pipelines}
+        self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in models}
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
         self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
-            BatchRunner(pipelines, reporter),
+            BatchRunner(reporter),
             max_queue_images=limits.max_queue_images,
             max_batch_images=args.max_batch_images,
             max_batch_rows=args.max_batch_rows,
-            lanes=tuple(pipelines),
+            lanes=tuple(models),
             largest_request=limits.max_images,
             target_pass_s=args.target_pass_s,
             on_queue_change=lambda images: reporter.gauge(metrics.QUEUE_IMAGES, images),
@@ -93,33 +95,51 @@ class Engine:
                 it has no null memory.
             OverloadedError: no room, too late, or shutting down.
         """
-        pipeline = self._pipeline(job.model)
-        job.strategy.check(pipeline.captioner)
-        score = job.score if job.score is not None else pipeline.scorer_id is not None
-        if score:
-            _require_scorer(pipeline)
-        key = CaptionKey(job.model, job.strategy.group_key(), job.num_captions)
-        rows = job.strategy.rows(job.num_captions)
-        asks = [
-            _Ask(data, key, rows, lambda image: Payload(image, job.strategy, _seed(job.strategy), score))
-            for data in job.images
-        ]
-        answers = await self._answer(job, asks)
-        results = tuple(CaptionedImage(answer.outcome.captions, answer.notes, answer.error) for answer in answers)
-        return CaptionReply(results, _timing(answers))
+        plain = self._models[job.model]
+        job.strategy.check(plain.captioner)
+        if job.score or job.rerank or job.min_clip_score is not None:
+            _require_scorer(plain)
+        deadline = time.monotonic() + self._deadline_s
+        answers = await self._caption_at(job, job.point, job.images, deadline)
+        results = [CaptionedImage(each.outcome.captions, each.notes, each.error, job.point) for each in answers]
+        if low := _below(job, results):
+            assert job.fallback is not None
+            again = await self._caption_at(job, job.fallback, [job.images[number] for number in low], deadline)
+            for number, each in zip(low, again, strict=True):
+                results[number] = CaptionedImage(
+                    each.outcome.captions, each.notes, each.error, job.fallback, fallback=True
+                )
+            answers += again
+        return CaptionReply(tuple(results), _timing(answers))
 
     async def score(self, job: ScoreJob) -> ScoreReply:
         """CLIPScores, image by image. Raises as ``caption`` does."""
-        pipeline = self._pipeline(job.model)
+        pipeline = self._models[job.model]
         _require_scorer(pipeline)
         key = ScoreKey(job.model)
         asks = [
-            _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, captions=texts))  # type: ignore[misc]
+            _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, pipeline, captions=texts))  # type: ignore[misc]
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
-        answers = await self._answer(job, asks)
+        answers = await self._answer(job, asks, time.monotonic() + self._deadline_s)
         scored = (ScoredImage(answer.outcome.clip_scores, pipeline.scorer_id, answer.error) for answer in answers)
         return ScoreReply(tuple(scored))
+
+    async def _caption_at(
+        self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], deadline: float
+    ) -> list[_Answer]:
+        strategy = job.strategy
+        key = CaptionKey(job.model, point.coefficients, strategy.group_key(), job.num_captions, job.rerank)
+        rows = strategy.rows(strategy.candidates(job.num_captions) if job.rerank else job.num_captions)
+        async with self._models.lease(job.model, point.coefficients) as pipeline:
+            has_scorer = pipeline.scorer_id is not None
+            needed = job.rerank or job.min_clip_score is not None
+            score = needed or (has_scorer if job.score is None else job.score)
+            asks = [
+                _Ask(data, key, rows, lambda image: Payload(image, pipeline, strategy, _seed(strategy), score))
+                for data in images
+            ]
+            return await self._answer(job, asks, deadline)
 
     def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
@@ -130,18 +150,10 @@ class Engine:
         self._scheduler.close()
         self._openers.shutdown(wait=False, cancel_futures=True)
 
-    def _pipeline(self, model: str) -> CaptionPipeline:
-        try:
-            return self._pipelines[model]
-        except KeyError:
-            served = ", ".join(self._pipelines)
-            raise UnknownNameError("unknown_model", f"no model {model!r} here; there are: {served}") from None
-
-    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask]) -> list[_Answer]:
-        deadline = time.monotonic() + self._deadline_s
+    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], deadline: float) -> list[_Answer]:
         with self._scheduler.reserve(sum(isinstance(ask.data, bytes) for ask in asks), job.model) as room:
             try:
-                async with asyncio.timeout(self._deadline_s):
+                async with asyncio.timeout(deadline - time.monotonic()):
                     return await asyncio.gather(*(self._answer_one(job, ask, room, deadline) for ask in asks))
             except TimeoutError:
                 detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
@@ -179,6 +191,15 @@ class Engine:
             self._waiting_px.release(px, model)
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
         return _Answer(done.value, done.wait_s, tuple(loaded.notes))
+
+
+def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
+    """The images whose best caption scores too low, where another point is left to try."""
+    if job.min_clip_score is None or job.fallback is None or job.fallback.coefficients == job.point.coefficients:
+        return []
+    floor = job.min_clip_score
+    best = [max((caption.clip_score or 0.0 for caption in image.captions), default=None) for image in results]
+    return [number for number, score in enumerate(best) if score is not None and score < floor]
 
 
 def _seed(strategy: Strategy) -> int:

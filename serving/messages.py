@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from models.decoding.strategy import Strategy
 from models.interfaces import Caption
+from serving.points import Point
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class CaptionJob:
     num_captions: int = 1
     score: bool | None = None
     """None: when the model has a scorer."""
+    point: Point = Point()
+    """Where in the model's weight space."""
+    rerank: bool = False
+    """Whether the captions with the highest CLIPScore are given, of all that the decoding finds."""
+    min_clip_score: float | None = None
+    """Images whose first caption is below it are captioned again at ``fallback``."""
+    fallback: Point | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,10 @@ class CaptionedImage:
     captions: tuple[Caption, ...] = ()
     notes: tuple[str, ...] = ()
     error: Failure | None = None
+    point: Point = Point()
+    """Where the captions come from."""
+    fallback: bool = False
+    """Whether they took the place of captions below ``min_clip_score``."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,14 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from serving.errors import Problem
+from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
 from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest
 
 _REF = "#/components/schemas/{model}"
-_SCHEMAS: tuple[type[BaseModel], ...] = (CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem)
+_SCHEMAS: tuple[type[BaseModel], ...] = (
+    *(CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem),
+    *(ChatRequest, ChatChunk, OpenAIError),
+)
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -41,6 +45,11 @@ def json_form(schema: type[BaseModel]) -> dict[str, Any]:
     """``openapi_extra`` of a route that reads one JSON body itself."""
     content = {"application/json": {"schema": {"$ref": _REF.format(model=schema.__name__)}}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def event_stream(schema: type[BaseModel]) -> dict[str, Any]:
+    """An entry of ``responses`` for a success that may also come as server-sent events, each one a ``schema``."""
+    return {"content": {"text/event-stream": {"schema": {"$ref": _REF.format(model=schema.__name__)}}}}
 
 
 def install(app: FastAPI) -> None:

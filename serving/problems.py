@@ -1,4 +1,4 @@
-"""Refusals as they leave the ingress: every one counted, every one a problem document with the request's id."""
+"""Refusals as they leave the ingress: every one counted, each in the format of its route, with the request's id."""
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -7,6 +7,7 @@ from starlette.responses import Response
 from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.errors import problem_response
+from serving.openai_errors import in_format_of_route
 from serving.services import services_of
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
@@ -17,7 +18,8 @@ def refuse(
 ) -> Response:
     """The answer to a request that failed as a whole."""
     services_of(request).reporter.count(metrics.ERRORS, code)
-    return problem_response(code, detail, request.state.request_id, status=status, retry_after_s=retry_after_s)
+    problem = problem_response(code, detail, request.state.request_id, status=status, retry_after_s=retry_after_s)
+    return in_format_of_route(request.scope, problem)
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -17,6 +17,9 @@ def result_of(image: CaptionedImage) -> ResultOut:
     """One result of ``/v1/captions`` without its index."""
     return ResultOut(
         captions=[CaptionOut(**asdict(caption)) for caption in image.captions],
+        descriptiveness=image.point.descriptiveness,
+        expected_words=image.point.expected_words,
+        fallback=image.fallback,
         notes=list(image.notes),
         error=item_error(image.error),
     )

@@ -4,11 +4,12 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.card import MAX_GUIDANCE, DataSource, Measurement
+from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
 
 _NOT_YET = "refused (`unsupported_option`): this server has none yet"
-_NO_SPECTRUM = "refused (`unsupported_option`) by a model without a spectrum, as all are so far"
+_ONE_OF = "at most one of descriptiveness, mix and target_words"
+_SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
 
 class _Request(BaseModel):
@@ -43,7 +44,10 @@ class DecodeInput(_Request):
         le=MAX_GUIDANCE,
         description="classifier-free: above 1 the picture counts for more; only models with a null memory",
     )
-    rerank: Literal["clip_score"] | None = Field(default=None, description=f"best CLIPScore first; {_NOT_YET}")
+    rerank: Literal["clip_score"] | None = Field(
+        default=None,
+        description="of all captions that the decoding finds (all beams; five samples), those with the best CLIPScore",
+    )
 
 
 class CaptionOptions(_Request):
@@ -51,19 +55,24 @@ class CaptionOptions(_Request):
 
     model: str | None = Field(default=None, description="an id of `/v1/models`; the server's default when absent")
     descriptiveness: float | None = Field(
-        default=None, ge=0, le=1, description=f"0 concise to 1 descriptive; {_NO_SPECTRUM}"
+        default=None,
+        ge=0,
+        le=1,
+        description=f"0 concise to 1 descriptive, rounded to the model's grid; absent: its default; {_SPECTRUM}",
     )
     mix: dict[str, float] | None = Field(
-        default=None, description=f"directions and how far to go along each, in place of one number; {_NO_SPECTRUM}"
+        default=None, description=f"how far to go along each direction; only models with directions; {_ONE_OF}"
     )
     target_words: int | None = Field(
-        default=None, ge=1, description=f"mean length to aim at, in place of a number; {_NO_SPECTRUM}"
+        default=None, ge=1, description=f"the descriptiveness with this mean length, as calibrated; {_SPECTRUM}"
     )
     decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
     num_captions: int = Field(default=1, ge=1, description="captions of each image, best first")
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
     min_clip_score: float | None = Field(
-        default=None, description=f"captions below it give way to concise ones; {_NOT_YET}"
+        default=None,
+        description="images whose best caption is below it get the most concise instead, with `fallback`; only models "
+        "with a spectrum",
     )
     experiment: str | None = Field(default=None, description=f"the experiment that assigns a model; {_NOT_YET}")
     unit: str | None = Field(default=None, description=f"who is assigned, such as a user id; {_NOT_YET}")
@@ -122,9 +131,12 @@ class ResultOut(BaseModel):
     """What became of one image, apart from which image it was."""
 
     captions: list[CaptionOut] = Field(description="best first; empty where there is an error")
-    descriptiveness: float | None = Field(default=None, description="null: the model has no spectrum")
+    descriptiveness: float | None = Field(
+        default=None,
+        description="where on the spectrum the captions come from; null: the model has none, or a mix was asked for",
+    )
     expected_words: float | None = Field(
-        default=None, description="mean words at this descriptiveness; null: the model has no spectrum"
+        default=None, description="mean words at this descriptiveness, as calibrated; null: unknown"
     )
     fallback: bool = Field(default=False, description="whether a concise caption took the place of a bad one")
     experiment: ExperimentOut | None = Field(default=None, description="null: the request took part in none")
@@ -176,6 +188,14 @@ class ScoreResponse(BaseModel):
     results: list[ScoreResult] = Field(description="one per image, in the order of the request")
 
 
+class SpectrumOut(BaseModel):
+    """A dial from concise to descriptive."""
+
+    default: float = Field(description="the descriptiveness of who asks for none")
+    grid: list[SpectrumPoint] = Field(description="by descriptiveness; with what calibration measured")
+    calibration: Calibration | None = Field(description="what it was measured on; null: it was not")
+
+
 class ModelOut(BaseModel):
     """One served model."""
 
@@ -189,7 +209,8 @@ class ModelOut(BaseModel):
     licence: str
     objective: str | None
     lambda_: float | None = Field(serialization_alias="lambda", description="the objective's weight of the MLE loss")
-    spectrum: None = Field(default=None, description="no served model has one yet")
+    directions: list[str] = Field(description="what `mix` may name; empty: it cannot be mixed")
+    spectrum: SpectrumOut | None = Field(description="what `descriptiveness` moves along; null: the model has none")
     data: list[DataSource]
     measurements: list[Measurement]
 

@@ -109,7 +109,7 @@ def _evaluate(subject: Subject, selection: Selection, settings: EvaluationSettin
     from training.evaluate import evaluate as evaluate_captioner  # deferred: torch
     from training.evaluate_scorer import evaluate_scorer, is_scorer
 
-    with _progress_bar() as progress:
+    with progress_bar() as progress:
         if not subject.is_file and is_scorer(subject.source, settings.models_dir):
             return evaluate_scorer(
                 subject.source,
@@ -119,7 +119,7 @@ def _evaluate(subject: Subject, selection: Selection, settings: EvaluationSettin
                 device=settings.device,
                 progress=progress,
             )
-        return evaluate_captioner(subject, selection, settings, progress=progress, notify=_tell)
+        return evaluate_captioner(subject, selection, settings, progress=progress, notify=tell)
 
 
 def _compare(
@@ -132,8 +132,8 @@ def _compare(
 
     if out is not None:
         check_plotting()  # now, and not after the captions
-    with _progress_bar() as progress:
-        measured = evaluate_each(subjects, selection, settings, progress=progress, notify=_tell)
+    with progress_bar() as progress:
+        measured = evaluate_each(subjects, selection, settings, progress=progress, notify=tell)
     comparison = compare(measured, seed)
     if out is not None:
         comparison.write(out)
@@ -167,12 +167,13 @@ def _metric(word: str) -> str | Mapping[str, Any]:
     return spec
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
+    """A line for people, beside the table."""
     typer.echo(line, err=True)
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Progress]:
+def progress_bar() -> Iterator[Progress]:
     """A bar on stderr, so that stdout holds the table alone."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -35,6 +35,8 @@ class Row(_Section):
     run: str | None = None
     mix: Mapping[str, float] | None = None
     """Coefficients of directions."""
+    descriptiveness: float | None = Field(default=None, ge=0, le=1)
+    """Of a model that is a spectrum."""
     decode: Mapping[str, Any] | None = None
     """As in a request. None: the table's, else the model's own."""
 

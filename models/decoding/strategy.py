@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_FEWEST_CANDIDATES = 5
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a search must know about the captioner and the images before the first step."""
@@ -84,6 +87,12 @@ class Strategy(ABC):
             )
             raise RequestError("invalid_request", detail)
         return most
+
+    def candidates(self, num_captions: int) -> int:
+        """How many captions to choose the ``num_captions`` best from: all that the rows give; of a strategy that can
+        give any number, at least five."""
+        most = self.most_captions
+        return max(num_captions, _FEWEST_CANDIDATES) if most is None else most
 
     def check(self, captioner: Captioner) -> None:
         """Raise RequestError, ``unsupported_option``, where ``captioner`` cannot be decoded like this."""

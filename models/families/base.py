@@ -1,9 +1,10 @@
 """What the families made of torch modules share."""
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ class TorchCaptioner(nn.Module, Captioner):
     """A captioner with parameters; subclasses set the attributes and give the methods."""
 
     capabilities: frozenset[str] = frozenset()
+    model: Any
+    """The module whose state dict a checkpoint's tensors are."""
 
     @property
     def device(self) -> torch.device:
@@ -28,6 +31,21 @@ class TorchCaptioner(nn.Module, Captioner):
     @property
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
+
+    def with_weights(self, changed: Mapping[str, Tensor]) -> Self:
+        """A captioner that shares every tensor with this one but those in ``changed``, named as in the model's state
+        dict; they are converted to the dtype and device here. Parts of the model without a changed tensor are one
+        object in both."""
+        memo: dict[int, Any] = {id(tensor): tensor for tensor in (*self.model.parameters(), *self.model.buffers())}
+        for name, part in self.model.named_children():
+            if not any(key.startswith(f"{name}.") for key in changed):
+                memo[id(part)] = part
+        twin = copy.copy(self)
+        twin._modules = dict(self._modules)
+        twin.model = copy.deepcopy(self.model, memo)
+        converted = {key: tensor.to(self.device, self.dtype, copy=True) for key, tensor in changed.items()}
+        twin.model.load_state_dict(converted, strict=False, assign=True)
+        return twin.requires_grad_(False)
 
     # --- what training needs beyond decoding --------------------------------------------------------------------
 

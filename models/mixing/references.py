@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from models.card import DeltaPart, MixCard, Reference, SharedPart, WeightsCard
+from models.card import ArithmeticCard, DeltaPart, MixCard, Reference, SharedPart, SpectrumCard, WeightsCard
 from models.catalog import CaptionerEntry, find_beside, find_part
 from models.errors import CheckpointError
 from models.file_hashes import verify_files
@@ -45,7 +45,8 @@ def weights_of(entry: CaptionerEntry) -> tuple[Path, WeightsCard]:
         CheckpointError: ``bad_card``; it is itself a mix, or has no card of its own.
     """
     if entry.path is None or not isinstance(entry.card, WeightsCard) or not entry.card.parts:
-        what = "a mix itself" if isinstance(entry.card, MixCard) else "no checkpoint folder of limner's"
+        made = {MixCard: "a mix itself", SpectrumCard: "a spectrum of mixes"}
+        what = made.get(type(entry.card), "no checkpoint folder of limner's")
         raise CheckpointError(
             "bad_card", f"{entry.id!r} is {what}: only checkpoints with weights and a card can be mixed"
         )
@@ -95,15 +96,16 @@ def find_reference(reference: Reference, folder: Path, models_dir: Path | None =
 
 
 def find_all(
-    card: MixCard, folder: Path, models_dir: Path | None = None
+    card: ArithmeticCard, folder: Path, models_dir: Path | None = None
 ) -> tuple[CaptionerEntry, dict[str, CaptionerEntry]]:
-    """The base of the mix in ``folder``, and the models of its directions. Raises as ``find_reference`` does."""
+    """The base of what is mixed in ``folder``, and the models of its directions. Raises as ``find_reference`` does."""
     directions = {name: find_reference(each, folder, models_dir) for name, each in card.directions.items()}
     return find_reference(card.base, folder, models_dir), directions
 
 
-def verify_mix(card: MixCard, folder: Path, models_dir: Path | None = None) -> None:
-    """Check that the models of a mix are those it was made from, and their files too. Raises as ``verify`` does."""
+def verify_mix(card: ArithmeticCard, folder: Path, models_dir: Path | None = None) -> None:
+    """Check that the models that are mixed are those the card was made from, and their files too. Raises as ``verify``
+    does."""
     base, directions = find_all(card, folder, models_dir)
     for entry in (base, *directions.values()):
         path, weights = weights_of(entry)

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from models.card import CaptionerCard
-from serving.schemas import ModelList, ModelOut
+from models.card import CaptionerCard, MixCard, SpectrumCard
+from serving.schemas import ModelList, ModelOut, SpectrumOut
 from serving.services import ServicesDep
 
 router = APIRouter()
@@ -27,6 +27,14 @@ def _model(model: str, card: CaptionerCard, default: bool) -> ModelOut:
         licence=card.licence,
         objective=objective.name if objective else None,
         lambda_=objective.options.get("mle_weight") if objective else None,
+        directions=sorted(card.directions) if isinstance(card, MixCard | SpectrumCard) else [],
+        spectrum=_spectrum(card),
         data=card.data,
         measurements=card.measurements,
     )
+
+
+def _spectrum(card: CaptionerCard) -> SpectrumOut | None:
+    if not isinstance(card, SpectrumCard):
+        return None
+    return SpectrumOut(default=card.default, grid=card.grid, calibration=card.calibration)

@@ -26,10 +26,11 @@ def free_port() -> int:
 
 
 def served_models() -> tuple[str, ...]:
-    """``fake``, and the bundled model where there is one; ``LIMNER_TEST_MODEL`` names another."""
-    wanted = os.environ.get("LIMNER_TEST_MODEL", DEFAULT_MODEL)
+    """``fake``, and the bundled models that README names; ``LIMNER_TEST_MODEL`` names another."""
+    if (wanted := os.environ.get("LIMNER_TEST_MODEL")) is not None:
+        return ("fake", wanted)
     bundled = {entry.id for entry in list_models()}
-    return ("fake", wanted) if wanted in bundled or "LIMNER_TEST_MODEL" in os.environ else ("fake",)
+    return ("fake", *(model for model in (DEFAULT_MODEL, "concise") if model in bundled))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import base64
 import io
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from serving.args import AppArgs
 from serving.engine import Engine
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.metrics import REPORTS_LOST, Metrics
+from serving.model_pool import LoadedModel
 from serving.reports import Reporter
 from serving.served_models import ServedModels
 from serving.services import Services
@@ -84,8 +85,17 @@ class LocalBackend:
 @asynccontextmanager
 async def local_app(pipeline: CaptionPipeline, args: AppArgs) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """An HTTP client of the application, and its engine."""
+    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args) as both:
+        yield both
+
+
+@asynccontextmanager
+async def local_models(
+    models: Mapping[str, LoadedModel], args: AppArgs
+) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
+    """The same of several models, or of such as have directions."""
     reporter = Reporter("test", REPORTS_LOST)
-    engine = Engine({pipeline.model_id: pipeline}, args, reporter)
+    engine = Engine(models, args, reporter)
     services = Services(args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter)
     try:
         async with client_of(build_api(services)) as client:

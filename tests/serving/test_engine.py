@@ -13,6 +13,7 @@ from serving import metrics
 from serving.args import AppArgs, Limits
 from serving.engine import Engine
 from serving.messages import CaptionJob, Failure, ScoreJob
+from serving.model_pool import LoadedModel
 from serving.reports import Reporter
 from tests.serving.support import GatedPipeline, pictures, png
 
@@ -27,7 +28,7 @@ def job(*images: bytes | Failure, **fields: Any) -> CaptionJob:
 @asynccontextmanager
 async def running(pipeline: GatedPipeline, **limits: Any) -> AsyncIterator[Engine]:
     args = AppArgs(models=("fake",), target_pass_s=60, limits=Limits(**limits))  # a gate may be shut for long
-    engine = Engine({"fake": pipeline}, args, REPORTER)
+    engine = Engine({"fake": LoadedModel(pipeline)}, args, REPORTER)
     try:
         yield engine
     finally:
@@ -217,7 +218,8 @@ def test_a_flood_of_large_pictures_for_one_model_does_not_keep_those_for_another
 
     async def scenario() -> None:
         limits = Limits(max_waiting_px=40_000)  # 4 pictures
-        engine = Engine({"flooded": flooded, "rare": rare}, AppArgs(models=("fake",), limits=limits), REPORTER)
+        served = {"flooded": LoadedModel(flooded), "rare": LoadedModel(rare)}
+        engine = Engine(served, AppArgs(models=("fake",), limits=limits), REPORTER)
         flooded.gate.clear()
         pictures_of = [png(size=(100, 100))] * 30
         flood = asyncio.create_task(engine.caption(job(*pictures_of, model="flooded")))

@@ -24,6 +24,8 @@ class Subject:
     label: str | None = None
     decode: Mapping[str, Any] | None = None
     """Its own decoding, in place of the one that the settings give for all."""
+    descriptiveness: float | None = None
+    """Where on its spectrum, 0 to 1; None: the spectrum's default, and what else is no spectrum takes."""
 
     def name(self, models_dir: Path | None = None) -> str:
         """What tables call it: its label, else the id of the captioner or the name of the file.

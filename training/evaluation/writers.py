@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from models.catalog import find_captioner
+from models.catalog import find_captioner, spectrum_point
 from models.clip_scorer import ClipScorer
 from models.decoding import parse_decode
 from models.device import pick_device, pick_dtype
@@ -75,18 +75,25 @@ class _CaptionerWriter:
         self._strategy = parse_decode(subject.decode or settings.decode, entry.card.decoding)
         self._strategy.rows(settings.num_captions)  # refuses more captions than it can give
         dtype = pick_dtype(settings.dtype, pick_device(settings.device))
+        self._point = None if subject.descriptiveness is None else spectrum_point(entry, subject.descriptiveness)
         self._model, self._pictures, self._settings = subject.source, pictures, settings
         self.name = subject.name(settings.models_dir)
         self.conditions: Mapping[str, Any] = {
             "model": subject.source,
             "decode": self._strategy.to_plain(),
             "dtype": str(dtype).removeprefix("torch."),
+            **({"descriptiveness": self._point.descriptiveness} if self._point else {}),
         }
 
     def write(self, scorers: Sequence[ClipScorer], progress: Progress | None, *, logprobs: bool) -> Written:
         settings, examples = self._settings, self._pictures.measured
         pipeline = load_pipeline(
-            self._model, models_dir=settings.models_dir, scorer=None, device=settings.device, dtype=settings.dtype
+            self._model,
+            models_dir=settings.models_dir,
+            scorer=None,
+            device=settings.device,
+            dtype=settings.dtype,
+            coefficients=self._point.coefficients if self._point else None,
         )
         generator = Generator(pipeline, self._strategy, settings.num_captions)
         features = pass_over(examples, settings.batch_size, scorers=scorers, generator=generator, progress=progress)

@@ -52,13 +52,17 @@ class CompactCaptioner(TorchCaptioner):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         models_dir: Path | None = None,
+        coefficients: Mapping[str, float] | None = None,
     ) -> Self:
-        """The captioner of a checkpoint folder, of stored weights or of a mix, in eval mode.
+        """The captioner of a checkpoint folder, of stored weights, a mix or a spectrum, in eval mode.
+
+        Args:
+            coefficients: of the directions; None: as the card says.
 
         Raises:
             CheckpointError: a file is missing or damaged, or tensors do not fit the config.
         """
-        folder, tensors = read_weights(Path(source), models_dir)
+        folder, tensors = read_weights(Path(source), models_dir, coefficients)
         config, tokenizer = _read_config(folder / CONFIG_FILE), _read_tokenizer(folder / TOKENIZER_FILE)
         if (words := tokenizer.get_vocab_size()) > config.vocab_size:
             raise CheckpointError("bad_config", f"{folder}: {words} tokens, but vocab_size is {config.vocab_size}")
@@ -145,7 +149,8 @@ class CompactCaptioner(TorchCaptioner):
 
     def null_memory(self, batch: int) -> Tensor:
         """The learned memory (B, S+1, D) of "no picture"."""
-        return self.model.null_memory.expand(batch, -1, -1)
+        memory: Tensor = self.model.null_memory.expand(batch, -1, -1)
+        return memory
 
     def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
         if prompts and any(prompts):
