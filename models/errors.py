@@ -77,7 +77,13 @@ class DataError(LimnerError):
 
 
 class OverloadedError(LimnerError):
+    """``retry_after_s``: when to come again, where it can be estimated; else the edge has a default for the code."""
+
     codes = frozenset({"queue_full", "deadline_exceeded", "shutting_down", "unavailable"})
+
+    def __init__(self, code: str, detail: str, retry_after_s: int | None = None) -> None:
+        super().__init__(code, detail)
+        self.retry_after_s = retry_after_s  # pickled with the attributes; ``args`` stay code and detail
 
 
 class MissingDependencyError(LimnerError):

@@ -13,14 +13,14 @@ _MIB = 1 << 20
 class Limits(BaseModel):
     """Every bound on what a client may ask for. A refusal is always limner's own, never Ray's."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    max_body_bytes: int = Field(default=32 * _MIB, gt=0)
-    max_image_bytes: int = Field(default=20 * _MIB, gt=0)
-    max_image_px: int = Field(default=64_000_000, gt=0)
+    max_body_bytes: int = Field(default=32 * _MIB, gt=0, description="the body of one request")
+    max_image_bytes: int = Field(default=20 * _MIB, gt=0, description="one image as a file")
+    max_image_px: int = Field(default=64_000_000, gt=0, description="width x height of one image")
     max_images: int = Field(default=32, gt=0, description="images of one request")
     max_rows: int = Field(default=64, gt=0, description="captions x beams of one image")
-    max_queue_images: int = Field(default=256, gt=0, description="images that wait in one replica")
+    max_queue_images: int = Field(default=256, gt=0, description="images that wait in one replica, all models together")
     max_waiting_px: int = Field(default=192_000_000, gt=0, description="decoded pixels that wait in one replica")
     deadline_s: float = Field(default=120.0, gt=0, description="from arrival at the replica to the answer")
     body_timeout_s: float = Field(default=30.0, gt=0, description="for receiving the whole body")
@@ -38,16 +38,21 @@ class Limits(BaseModel):
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     models: tuple[str, ...] = Field(default=(DEFAULT_MODEL,), min_length=1, description="ids or folders, default first")
     models_dir: Path | None = Field(default=None, description="where ids are looked up; None: the bundled models")
     scorer: str | None = Field(default=DEFAULT_SCORER, description="None: no caption is scored")
-    device: str = "auto"
+    device: str = Field(default="auto", description="auto: the GPU where there is one; cpu, cuda, ...")
     dtype: str = Field(default="default", description="default: fp32 on a CPU, bf16 on CUDA")
     threads: int | None = Field(default=None, gt=0, description="torch threads of the captioner; None: one per core")
-    max_batch_images: int = Field(default=32, gt=0)
+    max_batch_images: int = Field(default=32, gt=0, description="images of one forward pass")
     max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
+    target_pass_s: float = Field(
+        default=1.0,
+        gt=0,
+        description="about the longest forward pass: slow models get fewer images each, so others wait little",
+    )
     max_mix_bytes: int = Field(default=512 * _MIB, gt=0, description="weights of mixes that a replica keeps")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="what clients may ask for")

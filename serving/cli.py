@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from pydantic import ValidationError
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, find_captioner
-from models.cli_values import decode_words
+from models.cli_values import decode_words, key_values
 from models.errors import RequestError
+from serving.args import AppArgs, Limits
+from serving.validation import explain
+
+_LIMITS = f"The limits: {', '.join(Limits.model_fields)}"
 
 
 def serve(
@@ -26,12 +31,12 @@ def serve(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
-    from serving.args import AppArgs  # deferred, as below: Ray takes seconds to load
-    from serving.local import deployed, local_ray, port_is_free
+    from serving.local import deployed, local_ray, port_is_free  # deferred: Ray takes seconds to load
     from serving.served_models import ServedModels
 
     args = AppArgs(
@@ -41,6 +46,7 @@ def serve(
         device=device,
         dtype=dtype,
         threads=threads,
+        limits=_limits(limit or ()),
     )
     ServedModels.from_args(args)  # a wrong name is told at once, not after a minute
     if not port_is_free(host, port):
@@ -114,6 +120,17 @@ def _nothing_in(paths: Sequence[str]) -> RequestError:
         return RequestError("invalid_request", f"{missing[0]!r} does not exist")
     where = ", ".join(map(repr, paths))
     return RequestError("invalid_request", f"no pictures in {where} (-r looks into subfolders too)")
+
+
+def _limits(words: Sequence[str]) -> Limits:
+    """The limits with those of ``--limit`` in place of the defaults."""
+    given = key_values(words)
+    if unknown := [name for name in given if name not in Limits.model_fields]:
+        raise RequestError("invalid_request", f"--limit: there is no limit {unknown[0]!r}. {_LIMITS}")
+    try:
+        return Limits.model_validate(given, strict=True)
+    except ValidationError as error:
+        raise RequestError("invalid_request", f"--limit {explain(error).removeprefix('the request: ')}") from None
 
 
 def _exit_on_signals() -> None:

@@ -59,6 +59,7 @@ HTTP_STATUS: dict[str, int] = {
 }
 
 RETRY_AFTER_S: dict[str, int] = {"queue_full": 1, "shutting_down": 5, "unavailable": 5}
+"""Where the error itself brings no estimate."""
 
 PROBLEM_TYPE = "application/problem+json"
 _MAX_DETAIL_CHARS = 1000
@@ -83,9 +84,9 @@ def public_error(error: BaseException) -> tuple[str, str]:
 
 
 def problem_response(
-    code: str, detail: str, request_id: str, *, status: int | None = None, headers: dict[str, str] | None = None
+    code: str, detail: str, request_id: str, *, status: int | None = None, retry_after_s: int | None = None
 ) -> JSONResponse:
-    """The answer for one error; ``status`` overrides the table (for codes that stand for several)."""
+    """The answer for one error; ``status`` and ``retry_after_s`` override the tables."""
     problem = Problem(
         title=code.replace("_", " "),
         status=HTTP_STATUS[code] if status is None else status,
@@ -93,10 +94,9 @@ def problem_response(
         code=code,
         request_id=request_id,
     )
-    all_headers = dict(headers or {})
-    if code in RETRY_AFTER_S:
-        all_headers["retry-after"] = str(RETRY_AFTER_S[code])
-    return JSONResponse(problem.model_dump(), problem.status, all_headers, media_type=PROBLEM_TYPE)
+    after_s = RETRY_AFTER_S.get(code) if retry_after_s is None else retry_after_s
+    headers = {} if after_s is None else {"retry-after": str(after_s)}
+    return JSONResponse(problem.model_dump(), problem.status, headers, media_type=PROBLEM_TYPE)
 
 
 def problem_responses(*codes: str) -> dict[int | str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from serving import metrics
 from serving.api import build_api
 from serving.args import AppArgs
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
 from serving.reports import Reporter
 from serving.served_models import ServedModels
@@ -67,10 +68,18 @@ class RayBackend:
 
 
 async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
-    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``."""
+    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``.
+
+    A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
+    """
     try:
         async with asyncio.timeout(timeout_s):
-            return await getattr(handle, method).remote(*arguments)
+            response = getattr(handle, method).remote(*arguments)
+            try:
+                return await response
+            except asyncio.CancelledError:
+                response.cancel()
+                raise
     except (TimeoutError, RayError, RayServeException) as error:
         detail = f"a part of the server does not answer ({type(error).__name__})"
         raise OverloadedError("unavailable", detail) from error
@@ -83,6 +92,7 @@ class Ingress:
 
     def __init__(self, args: AppArgs, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any]) -> None:
         self._monitor = monitor
+        self._under_way = Count()
         self._services = Services(
             args=args,
             models=ServedModels.from_args(args),
@@ -91,7 +101,14 @@ class Ingress:
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_api(self._services, return_id=False, background=self._reporting)
+        app = build_api(self._services, return_id=False, background=self._reporting)
+        app.add_middleware(UnderWay, count=self._under_way)
+        return app
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until every answer is sent; false when some are not after ``timeout_s``. Refuses nothing: that is for
+        the captioner to do, which then answers at once."""
+        return await self._under_way.none(timeout_s)
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:

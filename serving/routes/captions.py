@@ -8,6 +8,7 @@ from starlette.responses import Response
 from models.errors import UnknownNameError
 from serving import metrics
 from serving.bodies import read_caption_request
+from serving.client_watch import unless_gone
 from serving.errors import problem_responses
 from serving.jobs import caption_job
 from serving.messages import CaptionJob, CaptionReply
@@ -41,7 +42,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     if options.experiment is not None:
         raise UnknownNameError("unknown_experiment", f"no experiment {options.experiment!r} runs here")
     job = caption_job(services, request.state.request_id, options, images)
-    reply = await services.backend.caption(job)
+    reply = await unless_gone(request, services.backend.caption(job))
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
         return refuse(request, failed[0].code, failed[0].detail)

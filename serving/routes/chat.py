@@ -6,6 +6,7 @@ from starlette.responses import Response
 from serving.bodies import check_count, read_json
 from serving.chat_inputs import options_of, pictures_of
 from serving.chat_outputs import completion_of, events_of
+from serving.client_watch import unless_gone
 from serving.image_inputs import image_bytes
 from serving.jobs import caption_job
 from serving.messages import CaptionedImage
@@ -45,7 +46,7 @@ async def chat_completions(request: Request, services: ServicesDep) -> Response 
     card = services.models.cards[services.models.resolve(asked.model)]
     options = options_of(asked, card.decoding, limits.max_rows)
     job = caption_job(services, request.state.request_id, options, tuple(map(image_bytes, pictures)))
-    reply = await services.backend.caption(job)
+    reply = await unless_gone(request, services.backend.caption(job))
     if refusal := _refusal(request, reply.results):
         return refusal
     completion = completion_of(job, reply.results)

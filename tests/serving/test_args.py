@@ -1,7 +1,7 @@
 """Arguments of the application."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from serving.args import AppArgs, Limits
 
@@ -17,7 +17,22 @@ def test_they_survive_json_as_a_config_file_has_it() -> None:
     assert AppArgs.model_validate_json(args.model_dump_json()) == args
 
 
-@pytest.mark.parametrize("wrong", [{"models": []}, {"model": "fake"}, {"threads": 0}, {"limits": {"max_images": 300}}])
+@pytest.mark.parametrize("kind", [AppArgs, Limits])
+def test_every_field_is_described(kind: type[BaseModel]) -> None:
+    assert [name for name, field in kind.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"models": []},
+        {"model": "fake"},
+        {"threads": 0},
+        {"limits": {"max_images": 300}},
+        {"target_pass_s": 0},
+        {"limits": {"deadline_s": float("inf")}},
+    ],
+)
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         AppArgs.model_validate(wrong)

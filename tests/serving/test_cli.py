@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ from typer.testing import CliRunner, Result
 
 from models.errors import LimnerError, RequestError, UnknownNameError
 from serving import cli
+from serving.args import Limits
 from tests.serving.conftest import free_port
-from tests.serving.support import b64, png
+from tests.serving.support import b64, pictures, png
 
 ROOT = Path(__file__).parents[2]
 MAIN = [sys.executable, "-m", "models.cli"]
@@ -192,6 +195,57 @@ def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
     assert len(refused.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["max_image=4"], "no limit 'max_image'. The limits: max_body_bytes, max_image_bytes, "),
+        (["max_images"], "'max_images' is not key=value"),
+        (["max_images=0"], "--limit max_images: Input should be greater than 0"),
+        (["max_images=true"], "--limit max_images: Input should be a valid integer"),
+        (["deadline_s=Infinity"], "--limit deadline_s: Input should be a finite number"),
+        (["max_images=300"], r"--limit max_queue_images \(256\) is below max_images \(300\)"),
+    ],
+)
+def test_limits_that_cannot_be(words: list[str], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        cli._limits(words)
+
+
+def test_limits_take_the_place_of_the_defaults() -> None:
+    assert cli._limits(["max_images=8", "deadline_s=2.5"]) == Limits(max_images=8, deadline_s=2.5)
+    assert cli._limits([]) == Limits()
+
+
+def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> None:
+    """SIGTERM while many images wait: all of them are captioned, and whoever comes later is sent elsewhere."""
+    slow = {
+        "images": [{"base64": b64(picture)} for picture in pictures(8)],
+        "decode": {"name": "beam", "options": {"beams": 24}},
+    }
+    quick = {"images": [{"base64": b64(png())}]}
+    with ThreadPoolExecutor(100) as clients:
+        accepted = [clients.submit(client.post, "/v1/captions", json=slow) for _ in range(8)]
+        while "limner_queue_images 0.0" in client.get("/metrics").text:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        refused = None
+        while refused is None:
+            late = clients.submit(client.post, "/v1/captions", json=quick)
+            done, _ = wait([late], timeout=0.1)
+            if done and late.result().status_code != 200:
+                refused = late.result()
+            else:  # it came before the signal did
+                accepted.append(late)
+        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (
+            503,
+            "shutting_down",
+            "5",
+        )
+        answers = [future.result() for future in accepted]
+    assert [answer.status_code for answer in answers] == [200] * len(accepted)
+    assert all(result["captions"] for answer in answers for result in answer.json()["results"])
+
+
 def test_serve_until_told_to_stop(tmp_path: Path) -> None:
     port = str(free_port())
     words = ["serve", "--model", "fake", "--no-scorer", "--device", "cpu", "--port", port]
@@ -210,7 +264,8 @@ def test_serve_until_told_to_stop(tmp_path: Path) -> None:
         headers = {"content-type": "image/png"}
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/captions", content=png(), headers=headers, trust_env=False)
         assert answer.json()["results"][0]["captions"][0]["clip_score"] is None
-        process.send_signal(signal.SIGTERM)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+            stop_under_load(client, process)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
     finally:

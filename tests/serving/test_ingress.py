@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from models.errors import OverloadedError, UnknownNameError
-from serving.ingress import RayBackend
+from serving.ingress import RayBackend, _call
 from serving.messages import ScoreJob, ScoreReply
 
 ROOT = Path(__file__).parents[2]
@@ -65,8 +65,8 @@ class Handle:
     def __getattr__(self, _method: str) -> "Handle":
         return self
 
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        return self._answer(*arguments)
+    def remote(self, *arguments: object) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self._answer(*arguments))
 
 
 async def _silent(*_arguments: object) -> None:
@@ -89,6 +89,29 @@ def test_a_silent_monitor_or_captioner_is_told_within_a_second() -> None:
     with pytest.raises(OverloadedError, match="not ready yet"):
         asyncio.run(backend(_silent).score(JOB))
     assert time.monotonic() - started < 4.5
+
+
+def test_a_call_that_nobody_waits_for_is_cancelled_on_the_replica() -> None:
+    async def scenario() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def work(*_arguments: object) -> None:
+            if begun.is_set():
+                return
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+        asking = asyncio.create_task(_call(Handle(work), "caption", timeout_s=60))  # type: ignore[arg-type]
+        await begun.wait()
+        asking.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(scenario())
 
 
 def test_an_error_that_the_captioner_returns_is_raised() -> None:
