@@ -100,7 +100,7 @@ class Report:
 
 def shown_name(name: str) -> str:
     """A file name as text that can be written: control characters and bytes that are no UTF-8 are escaped."""
-    return escaped(os.fsencode(name).decode("utf-8", "backslashreplace"))
+    return os.fsencode(escaped(name)).decode("utf-8", "backslashreplace")
 
 
 def _arm_row(label: str, choice: Choice, summary: ArmSummary) -> dict[str, str]:

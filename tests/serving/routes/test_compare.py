@@ -18,8 +18,8 @@ from serving.model_pool import LoadedModel, load_models
 from serving.reports import Reporter
 from serving.served_models import ServedModels
 from serving.services import Services
+from tests.models.mixing.tiny_dial import write_dial
 from tests.serving.support import GatedPipeline, LocalBackend, b64, client_of, local_app, pictures, png
-from tests.serving.tiny_dial import write_dial
 from tests.tiny_scorer import write_tiny_scorer
 
 Scenario = Callable[[httpx.AsyncClient], Awaitable[None]]
