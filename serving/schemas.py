@@ -50,8 +50,8 @@ class DecodeInput(_Request):
     )
 
 
-class CaptionOptions(_Request):
-    """Everything that a caption request may ask besides its images."""
+class HowToCaption(_Request):
+    """Which model captions, where in its weight space, and how it decodes."""
 
     model: str | None = Field(default=None, description="an id of `/v1/models`; the server's default when absent")
     descriptiveness: float | None = Field(
@@ -67,6 +67,11 @@ class CaptionOptions(_Request):
         default=None, ge=1, description=f"the descriptiveness with this mean length, as calibrated; {_SPECTRUM}"
     )
     decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
+
+
+class CaptionOptions(HowToCaption):
+    """Everything that a caption request may ask besides its images."""
+
     num_captions: int = Field(default=1, ge=1, description="captions of each image, best first")
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
     min_clip_score: float | None = Field(

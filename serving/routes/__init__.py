@@ -3,6 +3,7 @@
 ROUTERS: dict[str, str] = {
     "captions": "serving.routes.captions:router",
     "chat": "serving.routes.chat:router",
+    "compare": "serving.routes.compare:router",
     "score": "serving.routes.score:router",
     "models": "serving.routes.models_list:router",
     "probes": "serving.routes.probes:router",

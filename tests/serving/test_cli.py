@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 from models.errors import LimnerError, RequestError, UnknownNameError
 from serving import cli
 from serving.args import Limits
+from tests.models.mixing.tiny_dial import write_dial
 from tests.serving.conftest import free_port
 from tests.serving.support import b64, pictures, png
 
@@ -174,6 +175,66 @@ def test_nothing_to_caption(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(RequestError, match="no pictures in"):
         caption(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dial(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected_words", "same_as"),
+    [
+        ([], 0.25, 11.0, None),
+        (["--descriptiveness", "0"], 0.0, 10.0, "base"),
+        (["--descriptiveness", "0.52"], 0.5, 12.0, "smile"),
+        (["--target-words", "12"], 0.5, 12.0, "smile"),
+        (["--mix", "contrastive=1", "--mix", "smile=0"], None, None, "contrastive"),
+    ],
+)
+def test_a_point_of_a_spectrum(
+    folder: Path, models_dir: Path, words: list[str], place: float | None, expected_words: float | None, same_as: str
+) -> None:
+    arguments = [folder, "--json", "--models-dir", models_dir, "--option", "beams=2"]
+    found = rows(caption(*arguments, "--model", "dial", *words).stdout)
+    assert {row["descriptiveness"] for row in found} == {place}
+    assert {row["expected_words"] for row in found} == {expected_words}
+    if same_as is not None:
+        own = rows(caption(*arguments, "--model", same_as).stdout)
+        assert [row["captions"] for row in found] == [row["captions"] for row in own]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "why"),
+    [
+        (["--descriptiveness", "1.5"], RequestError, "is not from 0 to 1"),
+        (
+            ["--descriptiveness", "0.5", "--target-words", "9"],
+            RequestError,
+            "descriptiveness and target_words: at most",
+        ),
+        (["--mix", "up=1"], UnknownNameError, "no direction 'up'; there are: contrastive, smile"),
+        (["--mix", "smile=5"], RequestError, "coefficient 5 of direction 'smile' is not from -4 to 4"),
+        (["--mix", "smile=x"], RequestError, "coefficient smile=x is no number"),
+        (["--mix", "smile"], RequestError, "'smile' is not key=value"),
+        (["--model", "smile", "--descriptiveness", "0"], RequestError, "model 'smile' has no spectrum"),
+        (["--model", "base", "--target-words", "9"], RequestError, "model 'base' has no spectrum"),
+        (["--model", "base", "--mix", "smile=1"], RequestError, "mix: model 'base' has no directions"),
+    ],
+)
+def test_points_that_there_are_not(
+    folder: Path, models_dir: Path, words: list[str], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        caption(folder, "--models-dir", models_dir, "--model", "dial", *words)
+
+
+def test_reranked_captions_are_those_with_the_best_scores(folder: Path, scorer: str) -> None:
+    words = [folder / "b.png", "--json", "--option", "beams=4", "--scorer", scorer]
+    [every] = rows(caption(*words, "--num-captions", "4", "--score").stdout)
+    [best] = rows(caption(*words, "--num-captions", "2", "--rerank").stdout)
+    scores = sorted((found["clip_score"] for found in every["captions"]), reverse=True)
+    assert [found["clip_score"] for found in best["captions"]] == pytest.approx(scores[:2], abs=1e-5)
 
 
 def run(words: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":

@@ -50,6 +50,7 @@ def test_it_is_openapi_and_every_reference_leads_somewhere(document: dict[str, A
 def test_every_route_and_nothing_else(document: dict[str, Any]) -> None:
     assert {(path, method) for path, item in document["paths"].items() for method in item} == {
         ("/v1/captions", "post"),
+        ("/v1/compare", "post"),
         ("/v1/score", "post"),
         ("/v1/chat/completions", "post"),
         ("/v1/models", "get"),
