@@ -128,7 +128,7 @@ def _check(connection: Connection, shown: str) -> None:
 
 def _reason(error: SQLAlchemyError) -> str:
     cause = error.orig if isinstance(error, DatabaseError) else error
-    return f"cannot be used: {' '.join(str(cause).split())}"
+    return f"cannot be used: {cause}"
 
 
 def _shown(url: URL) -> str:
@@ -136,4 +136,4 @@ def _shown(url: URL) -> str:
 
 
 def _refusal(shown: str, problem: str) -> ExperimentError:
-    return ExperimentError("bad_ledger", f"the ledger {shown} {problem}")
+    return ExperimentError("bad_ledger", f"the ledger {shown} {' '.join(problem.split())}")

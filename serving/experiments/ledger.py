@@ -23,7 +23,7 @@ _ROWS_AT_ONCE = 500
 
 @contextmanager
 def open_ledger(url: str) -> Iterator["Ledger"]:
-    """The ledger in the database at ``url`` (``sqlite:///FILE`` or ``postgresql://...``). Raises as ``open_database``."""
+    """The ledger in the database at ``url`` (``sqlite:///FILE``, ``postgresql://...``). Raises as ``open_database``."""
     with open_database(url) as engine:
         yield Ledger(engine)
 

@@ -39,7 +39,7 @@ class ArmData:
     """[U] mean CLIPScore of each unit that has one."""
 
     latencies_ms: Floats = field(default_factory=lambda: np.empty(0))
-    """[N] of each image without an error."""
+    """[N] of images without an error."""
 
     mean_words: float | None = None
     captions: tuple[str, ...] = ()
@@ -104,7 +104,8 @@ class Results:
     arms: tuple[ArmResult, ...]
     pairs: tuple[PairResult, ...]
     diversity_captions: int
-    """How many captions of each arm ``distinct_words`` counts in: as many as the arm with fewest has."""
+    """How many captions of each arm ``distinct_words`` counts in: as many as the arm with fewest has, of those
+    that have any."""
 
     min_units: int = MIN_UNITS
     alpha: float = ALPHA
@@ -116,7 +117,7 @@ def results(arms: tuple[ArmData, ...]) -> Results:
     """The results of all arms."""
     pairs = list(combinations(arms, 2))
     alpha = ALPHA / max(1, len(pairs))
-    equal = min((len(arm.captions) for arm in arms), default=0)
+    equal = min((len(arm.captions) for arm in arms if arm.captions), default=0)
     return Results(
         arms=tuple(arm_result(arm, equal) for arm in arms),
         pairs=tuple(compare(a, b, alpha) for a, b in pairs),
@@ -139,7 +140,7 @@ def arm_result(arm: ArmData, captions: int) -> ArmResult:
         words=arm.mean_words,
         latency_p50_ms=p50,
         latency_p95_ms=p95,
-        distinct_words=distinct_words(arm.captions[:captions]) if captions else None,
+        distinct_words=distinct_words(arm.captions[:captions]) if arm.captions else None,
         votes_up=arm.votes_up,
         votes_down=arm.votes_down,
         missing=arm.missing,
