@@ -23,11 +23,11 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """A new database."""
+    """A new schema: as empty as a database, and made in no time."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres.format("postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    return postgres.format(name)
+        connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+    return postgres.format("postgres") + f"&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
