@@ -26,11 +26,18 @@ def serve(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Where their outcomes go: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
-    from serving.args import AppArgs  # deferred, as below: Ray takes seconds to load
+    from serving.args import DEFAULT_LEDGER, AppArgs  # deferred, as below: Ray takes seconds to load
+    from serving.experiments.checks import check_arms
+    from serving.experiments.database import open_database
+    from serving.experiments.definition import read_experiments
     from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
 
@@ -41,8 +48,13 @@ def serve(
         device=device,
         dtype=dtype,
         threads=threads,
+        experiments=read_experiments(experiments) if experiments else (),
+        ledger=ledger or DEFAULT_LEDGER,
     )
-    ServedModels.from_args(args)  # a wrong name is told at once, not after a minute
+    check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
+    if args.experiments:
+        with open_database(args.ledger):
+            pass
     if not port_is_free(host, port):
         raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
     with local_ray(verbose=verbose) as logs:

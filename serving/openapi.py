@@ -8,10 +8,17 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from serving.errors import Problem
-from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest
+from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
 
 _REF = "#/components/schemas/{model}"
-_SCHEMAS: tuple[type[BaseModel], ...] = (CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem)
+_SCHEMAS: tuple[type[BaseModel], ...] = (
+    CaptionRequest,
+    CaptionOptions,
+    DecodeInput,
+    ScoreRequest,
+    VoteRequest,
+    Problem,
+)
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 

@@ -100,6 +100,15 @@ class ScoreRequest(_Request):
         return self
 
 
+class VoteRequest(_Request):
+    """What somebody thinks of one result of `/v1/captions`; a later vote on it takes its place."""
+
+    request_id: str = Field(pattern=r"^[A-Za-z0-9._:+/=-]{1,128}$", description="`id` of the answer")
+    index: int = Field(ge=0, lt=100_000, description="`index` of the result")
+    arm: str = Field(min_length=1, max_length=64, description="`experiment.arm` of the result")
+    value: Literal[1, -1] = Field(description="1: good, -1: bad")
+
+
 class ItemError(BaseModel):
     """Why one image has no answer."""
 
@@ -124,7 +133,7 @@ class ExperimentOut(BaseModel):
     """The arm that a result belongs to."""
 
     name: str
-    arm: str = Field(description="the model that was assigned")
+    arm: str = Field(description="the label of the arm that was assigned")
 
 
 class ResultOut(BaseModel):

@@ -12,7 +12,6 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, SQLAlchemyError
 from models.errors import ExperimentError, MissingDependencyError
 from serving.experiments.tables import METADATA, SCHEMA, SCHEMA_VERSION
 
-DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
 _FORMS = "use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _BUSY_TIMEOUT_S = 10
 _CONNECT_TIMEOUT_S = 10

@@ -79,6 +79,7 @@ class OutcomeSender:
         except TimeoutError:
             pass
         if self._pending:
+            logger.warning("%d outcomes never reached the ledger", len(self._pending))
             self._on_lost(len(self._pending))
             self._pending.clear()
 

@@ -6,9 +6,10 @@ images, and arms are compared by the means over their units.
 
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import ConfigDict
 
 from models.text_stats import distinct_words
 from serving.experiments.confidence import (
@@ -24,6 +25,8 @@ from serving.experiments.confidence import (
 
 MIN_UNITS = 100
 """Scored units that each arm of a pair needs before any verdict: the theory is one of many units."""
+
+_DESCRIBED = ConfigDict(use_attribute_docstrings=True)  # over HTTP, the texts under the fields describe them
 
 Verdict = Literal["a better", "b better", "undecided"]
 
@@ -61,6 +64,8 @@ class ArmData:
 class ArmResult:
     """One arm by itself."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _DESCRIBED
+
     label: str
     units: int
     images: int
@@ -82,6 +87,8 @@ class ArmResult:
 class PairResult:
     """Two arms: ``effect`` is the mean CLIPScore of a less that of b."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _DESCRIBED
+
     a: str
     b: str
     effect: float | None
@@ -100,6 +107,8 @@ class PairResult:
 @dataclass(frozen=True)
 class Results:
     """What can be said about an experiment now."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _DESCRIBED
 
     arms: tuple[ArmResult, ...]
     pairs: tuple[PairResult, ...]

@@ -4,6 +4,7 @@ ROUTERS: dict[str, str] = {
     "captions": "serving.routes.captions:router",
     "score": "serving.routes.score:router",
     "models": "serving.routes.models_list:router",
+    "experiments": "serving.routes.experiments:router",
     "probes": "serving.routes.probes:router",
     "index": "serving.routes.index:router",
 }
