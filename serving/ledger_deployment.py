@@ -11,7 +11,6 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from models.errors import LimnerError, OverloadedError
-from serving.experiments.ledger import open_ledger
 from serving.experiments.records import Outcome, Vote
 from serving.experiments.statistics import Results, results
 
@@ -30,6 +29,8 @@ class LedgerOwner:
     """Writes in threads, so that a slow disk stops nobody. Errors are returned, not raised: Ray would wrap them."""
 
     def __init__(self, url: str) -> None:
+        from serving.experiments.ledger import open_ledger  # deferred: loads SQLAlchemy, which only this process needs
+
         self._closing = ExitStack()
         self._ledger = self._closing.enter_context(open_ledger(url))
 

@@ -68,19 +68,36 @@ class ArmResult:
 
     label: str
     units: int
+    """Whoever was assigned to the arm and sent an image."""
+
     images: int
     scored_units: int
     clip_score: float | None
+    """Mean over the scored units of the mean CLIPScore of their images."""
+
     clip_score_interval: Interval | None
+    """Of that mean; 95 %, for one look at a moment fixed beforehand."""
+
     words: float | None
+    """Mean over the images with a caption."""
+
     latency_p50_ms: float | None
+    """Of the whole request; over at most 10,000 images of the arm, chosen at random, as is the next."""
+
     latency_p95_ms: float | None
     distinct_words: int | None
+    """Lexical diversity: different words in ``diversity_captions`` captions, chosen at random."""
+
     votes_up: int
     votes_down: int
     missing: int
+    """Images that were to be scored, have a caption, and have no score."""
+
     other_scorer: int
+    """Scored images left out because most were measured by another scorer."""
+
     errors: dict[str, int]
+    """Images without a caption, by code."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +119,7 @@ class PairResult:
     """For looks at any time; 95 % for all pairs together."""
 
     verdict: Verdict
+    """Whether the confidence sequence leaves out 0; ``undecided`` while an arm has fewer than ``min_units``."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +129,21 @@ class Results:
     __pydantic_config__: ClassVar[ConfigDict] = _DESCRIBED
 
     arms: tuple[ArmResult, ...]
+    """In the order of the definition."""
+
     pairs: tuple[PairResult, ...]
+    """Every two arms, once."""
+
     diversity_captions: int
     """How many captions of each arm ``distinct_words`` counts in: as many as the arm with fewest has, of those
     that have any."""
 
     min_units: int = MIN_UNITS
+    """Scored units that each arm of a pair needs before any verdict."""
+
     alpha: float = ALPHA
+    """Chance of any wrong verdict, however often one looks."""
+
     pairwise_alpha: float = ALPHA
     """Of each pair's confidence sequence: ``alpha`` over the number of pairs (Bonferroni)."""
 

@@ -51,6 +51,9 @@ def test_every_route_and_nothing_else(document: dict[str, Any]) -> None:
         ("/v1/captions", "post"),
         ("/v1/score", "post"),
         ("/v1/models", "get"),
+        ("/v1/experiments", "get"),
+        ("/v1/experiments/{name}", "get"),
+        ("/v1/experiments/{name}/votes", "post"),
         ("/healthz", "get"),
         ("/readyz", "get"),
         ("/metrics", "get"),
@@ -99,6 +102,9 @@ def test_every_field_is_described(document: dict[str, Any]) -> None:
         "TimingOut",
         "ScoreResult",
         "ItemError",
+        "VoteRequest",
+        "ExperimentReport",
+        "Results",
     ):
         for field, described in schemas[schema]["properties"].items():
             assert field in plain or described.keys() & {"description", "$ref"}, f"{schema}.{field}"

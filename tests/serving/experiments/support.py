@@ -1,9 +1,13 @@
-"""Outcomes to write down."""
+"""Outcomes to write down, and a ledger in this process."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from serving.experiments.records import Outcome
+from serving.experiments.definition import Arm, Experiment
+from serving.experiments.ledger import Ledger
+from serving.experiments.records import Outcome, Vote
+from serving.experiments.statistics import Results, results
 
 _OUTCOME = Outcome(
     experiment="tone",
@@ -25,3 +29,24 @@ _OUTCOME = Outcome(
 def outcome(**changes: Any) -> Outcome:
     """An ordinary outcome, but for the changes."""
     return replace(_OUTCOME, **changes)
+
+
+class LocalLedger:
+    """The ledger as routes see it, in this process."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    async def record(self, outcomes: Sequence[Outcome]) -> Collection[str]:
+        return self.ledger.record(outcomes)
+
+    async def vote(self, vote: Vote) -> None:
+        self.ledger.vote(vote)
+
+    async def results(self, experiment: str, labels: Sequence[str]) -> Results:
+        return results(self.ledger.arm_data(experiment, labels))
+
+
+def experiment(*labels: str, name: str = "tone", **options: Any) -> Experiment:
+    """Arms that differ in nothing."""
+    return Experiment(name=name, arms=tuple(Arm(label=label) for label in labels or ("a", "b")), **options)
