@@ -6,6 +6,7 @@
     ├── UnknownNameError          a model, family, strategy, ... that does not exist
     ├── CheckpointError           a checkpoint folder is incomplete, damaged or does not fit
     ├── DataError                 a dataset or a recipe cannot be used
+    ├── ExperimentError           an experiments file or the ledger cannot be used
     ├── OverloadedError           no room, too late, or shutting down
     └── MissingDependencyError    an optional package or program is absent
 
@@ -63,7 +64,7 @@ class RequestError(LimnerError):
 
 
 class UnknownNameError(LimnerError):
-    codes = frozenset({"unknown_model", "unknown_name", "unknown_experiment"})
+    codes = frozenset({"unknown_model", "unknown_name", "unknown_experiment", "unknown_vote_target"})
 
 
 class CheckpointError(LimnerError):
@@ -74,6 +75,10 @@ class DataError(LimnerError):
     codes = frozenset(
         {"not_json", "wrong_schema", "no_data", "missing_image", "bad_recipe", "missing_ids", "not_finite"}
     )
+
+
+class ExperimentError(LimnerError):
+    codes = frozenset({"bad_experiments", "bad_ledger"})
 
 
 class OverloadedError(LimnerError):

@@ -1,4 +1,4 @@
-"""The Ray Serve application: ingress -> captioner, both reporting to the monitor."""
+"""The Ray Serve application: ingress -> captioner, both reporting to the monitor; a ledger where experiments run."""
 
 import ray
 from ray.serve import Application
@@ -6,6 +6,7 @@ from ray.serve import Application
 from serving.args import AppArgs
 from serving.captioner import Captioner
 from serving.ingress import Ingress
+from serving.ledger_deployment import LedgerOwner
 from serving.monitor import Monitor
 
 
@@ -21,9 +22,10 @@ def build_app(args: AppArgs) -> Application:
         max_ongoing_requests=most_requests,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
     ).bind(args, monitor)
+    ledger = LedgerOwner.bind(args.ledger) if args.experiments else None  # type: ignore[attr-defined]
     app: Application = Ingress.options(  # type: ignore[attr-defined]
         max_ongoing_requests=2 * most_requests
-    ).bind(args, captioner, monitor)
+    ).bind(args, captioner, monitor, ledger)
     return app
 
 

@@ -6,6 +6,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from serving.experiments.definition import Experiment, check_names
+
+DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
 
 _MIB = 1 << 20
 
@@ -56,3 +59,12 @@ class AppArgs(BaseModel):
     max_mix_bytes: int = Field(default=512 * _MIB, gt=0, description="weights of mixes that a replica keeps")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")
+    experiments: tuple[Experiment, ...] = Field(default=(), description="A/B experiments; their names differ")
+    ledger: str = Field(
+        default=DEFAULT_LEDGER, description="database of their outcomes: sqlite:///FILE or postgresql://..."
+    )
+
+    @model_validator(mode="after")
+    def _experiments_can_be_told_apart(self) -> Self:
+        check_names(self.experiments)
+        return self

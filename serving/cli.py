@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import decode_words, key_values, numbers
 from models.errors import RequestError
-from serving.args import AppArgs, Limits
+from serving.args import DEFAULT_LEDGER, AppArgs, Limits
 from serving.local_models import Wish, choose
 from serving.validation import explain
 
@@ -32,11 +33,18 @@ def serve(
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
     limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
+    experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Where their outcomes go: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
-    from serving.local import deployed, local_ray, port_is_free  # deferred: Ray takes seconds to load
+    from serving.experiments.checks import check_arms  # deferred, as below: Ray takes seconds to load
+    from serving.experiments.database import open_database
+    from serving.experiments.definition import read_experiments
+    from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
 
     args = AppArgs(
@@ -47,8 +55,13 @@ def serve(
         dtype=dtype,
         threads=threads,
         limits=_limits(limit or ()),
+        experiments=read_experiments(experiments) if experiments else (),
+        ledger=ledger or DEFAULT_LEDGER,
     )
-    ServedModels.from_args(args)  # a wrong name is told at once, not after a minute
+    check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
+    if args.experiments:
+        with open_database(args.ledger):
+            pass
     if not port_is_free(host, port):
         raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
     with local_ray(verbose=verbose) as logs:

@@ -31,7 +31,8 @@ HTTP_STATUS: dict[str, int] = {
     "unknown_model": 404,
     "unknown_name": 422,  # a strategy, say: a field of the request, not the thing it is addressed to
     "unknown_experiment": 404,
-    # CheckpointError, DataError, MissingDependencyError: the server's own files are at fault
+    "unknown_vote_target": 404,
+    # CheckpointError, DataError, MissingDependencyError, ExperimentError: the server's own files are at fault
     "bad_card": 500,
     "missing_file": 500,
     "hash_mismatch": 500,
@@ -46,6 +47,8 @@ HTTP_STATUS: dict[str, int] = {
     "missing_ids": 500,
     "not_finite": 500,
     "missing_dependency": 500,
+    "bad_experiments": 500,
+    "bad_ledger": 500,
     # OverloadedError
     "queue_full": 429,
     "deadline_exceeded": 504,

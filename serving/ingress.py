@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,6 +15,9 @@ from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.api import build_api
 from serving.args import AppArgs
+from serving.experiments.checks import check_arms
+from serving.experiments.outcomes import OutcomeSender
+from serving.ledger_deployment import RayLedger
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
@@ -90,14 +93,28 @@ async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, 
 class Ingress:
     """Builds its application on the replica, so that nothing of it is ever pickled."""
 
-    def __init__(self, args: AppArgs, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any]) -> None:
+    def __init__(
+        self,
+        args: AppArgs,
+        captioner: DeploymentHandle[Any],
+        monitor: DeploymentHandle[Any],
+        ledger_handle: DeploymentHandle[Any] | None,
+    ) -> None:
         self._monitor = monitor
         self._under_way = Count()
+        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
+        models = ServedModels.from_args(args)
+        check_arms(args.experiments, models)
         self._services = Services(
             args=args,
-            models=ServedModels.from_args(args),
+            models=models,
             backend=RayBackend(captioner, monitor, args.limits.deadline_s),
-            reporter=Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST),
+            reporter=reporter,
+            ledger=ledger,
+            outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))
+            if ledger is not None
+            else None,
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -112,6 +129,9 @@ class Ingress:
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._services.reporter.run(sender(self._monitor)))
-        yield
-        task.cancel()
+        async with AsyncExitStack() as closing:
+            closing.callback(asyncio.create_task(self._services.reporter.run(sender(self._monitor))).cancel)
+            if (outcomes := self._services.outcomes) is not None:
+                closing.push_async_callback(outcomes.close)
+                closing.callback(asyncio.create_task(outcomes.run()).cancel)
+            yield

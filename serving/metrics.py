@@ -20,6 +20,8 @@ QUEUE_IMAGES = "limner_queue_images"
 BATCH_IMAGES = "limner_batch_images"
 CAPTIONS = "limner_captions_total"
 REPORTS_LOST = "limner_reports_lost_total"
+EXPERIMENT_IMAGES = "limner_experiment_images_total"
+OUTCOMES_LOST = "limner_outcomes_lost_total"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -29,6 +31,8 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     ERRORS: ("errors sent to clients, whole requests and single images", ("code",)),
     CAPTIONS: ("captions written", ("model", "strategy")),
     REPORTS_LOST: ("measurements that did not reach the monitor", ()),
+    EXPERIMENT_IMAGES: ("images of requests that took part in an experiment", ("experiment", "arm")),
+    OUTCOMES_LOST: ("outcomes of experiments that did not reach the ledger", ()),
 }
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     REQUEST_DURATION: ("from the head of a request to the end of its answer", ("route",), _SECONDS),

@@ -10,13 +10,13 @@ from pydantic.json_schema import models_json_schema
 from serving.compare_schemas import CompareOptions, CompareRequest
 from serving.errors import Problem
 from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
-from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest
+from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
 
 _REF = "#/components/schemas/{model}"
 _SCHEMAS: tuple[type[BaseModel], ...] = (
     *(CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem),
     *(ChatRequest, ChatChunk, OpenAIError),
-    *(CompareRequest, CompareOptions),
+    *(CompareRequest, CompareOptions, VoteRequest),
 )
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 

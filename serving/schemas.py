@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
@@ -105,6 +105,22 @@ class ScoreRequest(_Request):
         return self
 
 
+class VoteRequest(_Request):
+    """What somebody thinks of one result of `/v1/captions`; a later vote on it takes its place."""
+
+    request_id: str = Field(pattern=r"^[A-Za-z0-9._:+/=-]{1,128}$", description="`id` of the answer")
+    index: int = Field(ge=0, lt=100_000, description="`index` of the result")
+    arm: str = Field(min_length=1, max_length=64, description="`experiment.arm` of the result")
+    value: Literal[1, -1] = Field(description="1: good, -1: bad")
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # true equals 1, for Python
+            raise ValueError("give 1 or -1")
+        return value
+
+
 class ItemError(BaseModel):
     """Why one image has no answer."""
 
@@ -129,7 +145,7 @@ class ExperimentOut(BaseModel):
     """The arm that a result belongs to."""
 
     name: str
-    arm: str = Field(description="the model that was assigned")
+    arm: str = Field(description="the label of the arm that was assigned")
 
 
 class ResultOut(BaseModel):

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.postgres import programs
+
 CASES = Path(__file__).resolve().parent / "cases"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -68,4 +70,5 @@ class Requirement:
 
 needs_shared = Requirement("shared", SHARED.is_dir, "the data folder ../shared is not beside the checkout", True)
 needs_java = Requirement("java", lambda: shutil.which("java") is not None, "no `java` on the PATH", True)
+needs_postgres = Requirement("postgres", lambda: programs() is not None, "no PostgreSQL server is installed", True)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

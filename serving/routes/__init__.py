@@ -6,6 +6,7 @@ ROUTERS: dict[str, str] = {
     "compare": "serving.routes.compare:router",
     "score": "serving.routes.score:router",
     "models": "serving.routes.models_list:router",
+    "experiments": "serving.routes.experiments:router",
     "probes": "serving.routes.probes:router",
     "index": "serving.routes.index:router",
 }

@@ -5,7 +5,8 @@ import inspect
 from ray.serve import Application
 
 from serving.app import build_app
-from serving.args import AppArgs
+from serving.args import DEFAULT_LEDGER, AppArgs
+from tests.serving.experiments.support import experiment
 
 
 def deployments(application: Application) -> dict[str, object]:
@@ -32,6 +33,13 @@ def test_resources_and_room() -> None:
     assert options["Captioner"]["num_gpus"] == 0
     for name in ("Ingress", "Captioner"):
         assert found[name].max_ongoing_requests > args.limits.max_queue_images  # type: ignore[attr-defined]
+
+
+def test_the_ledger_is_there_where_experiments_run() -> None:
+    found = deployments(build_app(AppArgs(models=("fake",), experiments=(experiment(),))))
+    ledger = found["Ledger"]
+    assert (ledger.num_replicas, ledger.ray_actor_options["num_cpus"]) == (1, 0)  # type: ignore[attr-defined]
+    assert ledger.init_args == (DEFAULT_LEDGER,)  # type: ignore[attr-defined]
 
 
 def test_a_gpu_is_asked_for_by_name() -> None:

@@ -5,6 +5,8 @@ from pydantic import BaseModel, ValidationError
 
 from serving.args import AppArgs, Limits
 
+TWICE = [{"name": "tone", "arms": [{"label": "a"}, {"label": "b"}]}] * 2
+
 
 def test_defaults_are_those_of_the_design() -> None:
     limits = AppArgs().limits
@@ -13,7 +15,7 @@ def test_defaults_are_those_of_the_design() -> None:
 
 
 def test_they_survive_json_as_a_config_file_has_it() -> None:
-    args = AppArgs(models=("fake", "/a/folder"), scorer=None, limits=Limits(max_images=4))
+    args = AppArgs(models=("fake", "/a/folder"), scorer=None, limits=Limits(max_images=4), experiments=TWICE[:1])
     assert AppArgs.model_validate_json(args.model_dump_json()) == args
 
 
@@ -31,6 +33,7 @@ def test_every_field_is_described(kind: type[BaseModel]) -> None:
         {"limits": {"max_images": 300}},
         {"target_pass_s": 0},
         {"limits": {"deadline_s": float("inf")}},
+        {"experiments": TWICE},
     ],
 )
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:

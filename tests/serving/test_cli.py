@@ -307,6 +307,22 @@ def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> N
     assert all(result["captions"] for answer in answers for result in answer.json()["results"])
 
 
+def test_serve_refuses_experiments_that_cannot_run(tmp_path: Path) -> None:
+    (tmp_path / "tone.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b, model: nope}]}]")
+    (tmp_path / "good.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b}]}]")
+    (tmp_path / "notes.db").write_text("no database")
+    for words, told in (
+        (["--experiments", "absent.yaml"], "bad_experiments: absent.yaml: cannot be read"),
+        (["--experiments", "tone.yaml"], "bad_experiments: experiment 'tone', arm 'b': no model 'nope' is served"),
+        (["--experiments", "good.yaml", "--ledger", "notes.db"], "bad_ledger: the ledger's address is no database"),
+        (["--experiments", "good.yaml", "--ledger", "sqlite:///notes.db"], "bad_ledger: the ledger sqlite:///notes.db"),
+    ):
+        refused = run(["serve", "--model", "fake", "--no-scorer", *words], tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: {told}")
+        assert len(refused.stderr.splitlines()) == 1
+
+
 def test_serve_until_told_to_stop(tmp_path: Path) -> None:
     port = str(free_port())
     words = ["serve", "--model", "fake", "--no-scorer", "--device", "cpu", "--port", port]

@@ -40,7 +40,7 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    assert found == {"app", "captioner", "ingress", "local", "monitor"}
+    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor"}
 
 
 def test_of_the_running_application_only_the_captioner_has_loaded_torch(server: str) -> None:
@@ -53,7 +53,7 @@ def test_of_the_running_application_only_the_captioner_has_loaded_torch(server: 
         process.cmdline()[0].rpartition(":")[2]: any("libtorch" in area.path for area in process.memory_maps())
         for process in replicas
     }
-    assert loaded == {"Captioner": True, "Ingress": False, "Monitor": False}
+    assert loaded == {"Captioner": True, "Ingress": False, "Ledger": False, "Monitor": False}
 
 
 class Handle:

@@ -54,6 +54,9 @@ def test_every_route_and_nothing_else(document: dict[str, Any]) -> None:
         ("/v1/score", "post"),
         ("/v1/chat/completions", "post"),
         ("/v1/models", "get"),
+        ("/v1/experiments", "get"),
+        ("/v1/experiments/{name}", "get"),
+        ("/v1/experiments/{name}/votes", "post"),
         ("/healthz", "get"),
         ("/readyz", "get"),
         ("/metrics", "get"),
@@ -125,6 +128,9 @@ def test_every_field_is_described(document: dict[str, Any]) -> None:
         *("ChatRequest", "ChatMessage", "ContentPart", "ImageUrl", "StreamOptions"),
         *("ChatCompletion", "Choice", "AnswerMessage", "Usage", "ChatChunk", "ChunkChoice", "Delta"),
         *("OpenAIError", "OpenAIErrorDetail"),
+        "VoteRequest",
+        "ExperimentReport",
+        "Results",
     ):
         for field, described in schemas[schema]["properties"].items():
             assert field in plain or described.keys() & {"description", "$ref"}, f"{schema}.{field}"
