@@ -1,4 +1,4 @@
-"""The Ray Serve application: ingress -> captioner, both reporting to the monitor."""
+"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to the monitor."""
 
 import ray
 from ray.serve import Application
@@ -7,6 +7,7 @@ from serving.args import AppArgs
 from serving.captioner import Captioner
 from serving.ingress import Ingress
 from serving.monitor import Monitor
+from serving.scorer import Scorer
 
 
 def build_app(args: AppArgs) -> Application:
@@ -16,11 +17,12 @@ def build_app(args: AppArgs) -> Application:
     ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's.
     """
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
-    monitor = Monitor.bind()  # type: ignore[attr-defined]
+    monitor = Monitor.bind(args)  # type: ignore[attr-defined]
+    scorer = None if args.scorer is None else Scorer.bind(args, monitor)  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
         max_ongoing_requests=most_requests,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
-    ).bind(args, monitor)
+    ).bind(args, monitor, scorer)
     app: Application = Ingress.options(  # type: ignore[attr-defined]
         max_ongoing_requests=2 * most_requests
     ).bind(args, captioner, monitor)

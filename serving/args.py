@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from serving.drift import DriftOptions, ScoreBaseline
 
 _MIB = 1 << 20
 
@@ -35,6 +36,23 @@ class Limits(BaseModel):
         return self
 
 
+class MonitorArgs(BaseModel):
+    """How the quality of captions is watched while they are served."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_share: float = Field(
+        default=0.1, ge=0, le=1, description="of the images that no request wants scored: how many are, off its path"
+    )
+    max_waiting_images: int = Field(default=32, gt=0, description="sampled images that wait in one replica")
+    max_waiting_bytes: int = Field(default=32 * _MIB, gt=0, description="of them, encoded")
+    scorer_device: str = Field(default="cpu", description="where the sample is scored; Ray is asked for no GPU")
+    drift: DriftOptions = DriftOptions()
+    baselines: dict[str, ScoreBaseline] = Field(
+        default={}, description="healthy CLIPScores by model id; other models start with their first live ones"
+    )
+
+
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
@@ -50,3 +68,4 @@ class AppArgs(BaseModel):
     max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Limits()
+    monitor: MonitorArgs = MonitorArgs()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from models.decoding.strategy import Strategy
 from models.interfaces import Caption
+from serving.quality import QualitySample
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,16 @@ class CaptionedImage:
     captions: tuple[Caption, ...] = ()
     notes: tuple[str, ...] = ()
     error: Failure | None = None
+    expected_clip_score: float | None = None
+    """What calibration found where the model stood; None where there is no such number."""
+
+
+@dataclass(frozen=True)
+class SampledImage:
+    """An encoded image and what was captioned, to be scored off the request path."""
+
+    data: bytes
+    sample: QualitySample
 
 
 @dataclass(frozen=True)
