@@ -10,9 +10,9 @@ from serving.args import AppArgs
 
 def deployments(application: Application) -> dict[str, object]:
     """Deployments by name, from the ingress down."""
-    ingress = application._bound_deployment
-    inner = [value._bound_deployment for value in ingress.init_args if isinstance(value, Application)]
-    return {deployment.name: deployment for deployment in (ingress, *inner)}
+    deployment = application._bound_deployment
+    inner = [deployments(value) for value in deployment.init_args if isinstance(value, Application)]
+    return {deployment.name: deployment, **{name: found for part in inner for name, found in part.items()}}
 
 
 def test_a_config_file_can_name_it() -> None:
@@ -28,10 +28,15 @@ def test_resources_and_room() -> None:
         "Ingress": 0,
         "Captioner": 1,
         "Monitor": 0,
+        "Scorer": 0,
     }
     assert options["Captioner"]["num_gpus"] == 0
     for name in ("Ingress", "Captioner"):
         assert found[name].max_ongoing_requests > args.limits.max_queue_images  # type: ignore[attr-defined]
+
+
+def test_without_a_scorer_there_is_no_process_for_it() -> None:
+    assert "Scorer" not in deployments(build_app(AppArgs(models=("fake",), scorer=None, device="cpu")))
 
 
 def test_a_gpu_is_asked_for_by_name() -> None:
