@@ -18,7 +18,7 @@ def build_app(args: AppArgs) -> Application:
     """
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
     monitor = Monitor.bind(args)  # type: ignore[attr-defined]
-    scorer = None if args.scorer is None else Scorer.bind(args, monitor)  # type: ignore[attr-defined]
+    scorer = Scorer.bind(args, monitor) if args.scores_a_sample else None  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
         max_ongoing_requests=most_requests,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},

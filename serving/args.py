@@ -69,3 +69,8 @@ class AppArgs(BaseModel):
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Limits()
     monitor: MonitorArgs = MonitorArgs()
+
+    @property
+    def scores_a_sample(self) -> bool:
+        """Whether a process of its own scores a sample of what no request wants scored."""
+        return self.scorer is not None and self.monitor.sample_share > 0

@@ -23,6 +23,9 @@ def serve(
     models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
     scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
     no_scorer: Annotated[bool, typer.Option("--no-scorer", help="Give no CLIPScores.")] = False,
+    sample_share: Annotated[
+        float, typer.Option(help="Share of the unscored captions to score for /metrics, off their path.", min=0, max=1)
+    ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
@@ -30,7 +33,7 @@ def serve(
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
-    from serving.args import AppArgs  # deferred, as below: Ray takes seconds to load
+    from serving.args import AppArgs, MonitorArgs  # deferred, as below: Ray takes seconds to load
     from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
 
@@ -41,6 +44,7 @@ def serve(
         device=device,
         dtype=dtype,
         threads=threads,
+        monitor=MonitorArgs(sample_share=sample_share),
     )
     ServedModels.from_args(args)  # a wrong name is told at once, not after a minute
     if not port_is_free(host, port):

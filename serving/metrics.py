@@ -57,7 +57,7 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
 GAUGES: dict[str, str] = {
     QUEUE_IMAGES: "images that wait, over all replicas",
     QUEUE_LIMIT_IMAGES: "images that may wait before requests are refused, over all replicas",
-    SCORER_UP: "processes that score the sample; absent where the server runs without a scorer",
+    SCORER_UP: "processes that score the sample; absent where none is to be scored",
 }
 MODEL_GAUGES: dict[str, str] = {
     CLIP_SCORE_DRIFT: "CUSUM of falls of the CLIPScore, in sd of the baseline; absent before that is made",

@@ -24,7 +24,7 @@ class Monitor:
 
     def __init__(self, args: AppArgs) -> None:
         quality = Quality(args.monitor.drift, args.monitor.baselines)
-        self._metrics = Metrics(quality=quality, scorer=args.scorer is not None)
+        self._metrics = Metrics(quality=quality, scorer=args.scores_a_sample)
 
     async def report(self, report: Report) -> None:
         """Take in what one process measured."""

@@ -5,7 +5,7 @@ import inspect
 from ray.serve import Application
 
 from serving.app import build_app
-from serving.args import AppArgs
+from serving.args import AppArgs, MonitorArgs
 
 
 def deployments(application: Application) -> dict[str, object]:
@@ -35,8 +35,10 @@ def test_resources_and_room() -> None:
         assert found[name].max_ongoing_requests > args.limits.max_queue_images  # type: ignore[attr-defined]
 
 
-def test_without_a_scorer_there_is_no_process_for_it() -> None:
-    assert "Scorer" not in deployments(build_app(AppArgs(models=("fake",), scorer=None, device="cpu")))
+def test_where_nothing_is_to_be_scored_there_is_no_process_for_it() -> None:
+    nothing_to_score = MonitorArgs(sample_share=0)
+    for args in (AppArgs(models=("fake",), scorer=None), AppArgs(models=("fake",), monitor=nothing_to_score)):
+        assert "Scorer" not in deployments(build_app(args))
 
 
 def test_a_gpu_is_asked_for_by_name() -> None:
