@@ -41,7 +41,7 @@ class CaptionWatch:
 
     def see(self, job: CaptionJob, reply: CaptionReply) -> None:
         """Take note of what a request got. What was scored for it is not scored again."""
-        usual = job.strategy == self._own_decoding[job.model]
+        usual = job.strategy == self._own_decoding.get(job.model)
         for index, (data, image) in enumerate(zip(job.images, reply.results, strict=True)):
             if not image.captions or not isinstance(data, bytes):
                 continue
@@ -52,19 +52,27 @@ class CaptionWatch:
                 self._reporter.count(metrics.SCORES_SAMPLED)
                 self._keep(SampledImage(data, sample))
 
-    async def run(self, send: SendScores) -> None:
-        """Send what was sampled, at most one call at a time, until cancelled."""
-        with suppress(Exception):
-            await send(())  # lets the scorer load, now that the captioner has
+    async def run(self, send: SendScores, *, nudge_after_s: float = 30.0, pause_s: float = 1.0) -> None:
+        """Send what was sampled, at most one call at a time, until cancelled.
+
+        Args:
+            nudge_after_s: without images for so long, and at once, a call without any lets the scorer load its model.
+            pause_s: after a call that failed.
+        """
+        batch: list[SampledImage] = []
         while True:
-            await self._filled.wait()
-            batch = self._take()
             try:
                 async with asyncio.timeout(_CALL_TIMEOUT_S):
                     await send(batch)
             except Exception as error:
                 logger.debug("%d sampled images were not scored: %r", len(batch), error)
-                self._reporter.count(metrics.SCORES_SHED, amount=len(batch))
+                if batch:
+                    self._reporter.count(metrics.SCORES_SHED, amount=len(batch))
+                await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(nudge_after_s):
+                    await self._filled.wait()
+            batch = self._take()
 
     def _keep(self, image: SampledImage) -> None:
         full = len(self._waiting) >= self._args.max_waiting_images

@@ -115,7 +115,7 @@ def with_running(scenario: Callable[[CaptionWatch, Sender, Reporter], Awaitable[
     async def whole() -> None:
         seen, reporter = watch(sample_share=1, **args)
         send = Sender()
-        task = asyncio.create_task(seen.run(send))
+        task = asyncio.create_task(seen.run(send, pause_s=0))
         await until(lambda: send.sent == [[]])  # the scorer is told to load
         await scenario(seen, send, reporter)
         task.cancel()
@@ -143,6 +143,18 @@ def test_one_call_at_a_time_with_what_waits_by_then() -> None:
         assert (metrics.SCORES_SHED, ()) not in told(reporter).counts
 
     with_running(scenario)
+
+
+def test_without_images_the_scorer_is_still_told_to_load() -> None:
+    async def scenario() -> None:
+        seen, reporter = watch(sample_share=1)
+        send = Sender()
+        task = asyncio.create_task(seen.run(send, nudge_after_s=0.01))
+        await until(lambda: send.sent == [[], [], []])  # one that was restarted gets a model again
+        task.cancel()
+        assert not told(reporter).counts
+
+    asyncio.run(scenario())
 
 
 def test_a_scorer_that_fails_costs_its_images_and_no_more() -> None:

@@ -53,7 +53,9 @@ def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(
         if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::ServeReplica")
     ]
     loaded = {
-        process.cmdline()[0].rpartition(":")[2]: any("libtorch" in area.path for area in process.memory_maps())
+        process.cmdline()[0].rpartition(":")[2].partition(".")[0]: any(
+            "libtorch" in area.path for area in process.memory_maps()
+        )
         for process in replicas
     }
     assert loaded == {"Captioner": True, "Ingress": False, "Monitor": False, "Scorer": True}
