@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from serving.drift import DriftOptions, ScoreBaseline
 from serving.experiments.definition import Experiment, check_names
 
 DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
@@ -38,6 +39,23 @@ class Limits(BaseModel):
         return self
 
 
+class MonitorArgs(BaseModel):
+    """How the quality of captions is watched while they are served."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sample_share: float = Field(
+        default=0.1, ge=0, le=1, description="of the images that no request wants scored: how many are, off its path"
+    )
+    max_waiting_images: int = Field(default=32, gt=0, description="sampled images that wait in one replica")
+    max_waiting_bytes: int = Field(default=32 * _MIB, gt=0, description="of them, encoded")
+    scorer_device: str = Field(default="cpu", description="where the sample is scored; Ray is asked for no GPU")
+    drift: DriftOptions = DriftOptions()
+    baselines: dict[str, ScoreBaseline] = Field(
+        default={}, description="healthy CLIPScores by model id; other models start with their first live ones"
+    )
+
+
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
@@ -60,6 +78,9 @@ class AppArgs(BaseModel):
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")
     experiments: tuple[Experiment, ...] = Field(default=(), description="A/B experiments; their names differ")
+    monitor: MonitorArgs = Field(
+        default=MonitorArgs(), description="what is measured of captions while they are served"
+    )
     ledger: str = Field(
         default=DEFAULT_LEDGER, description="database of their outcomes: sqlite:///FILE or postgresql://..."
     )
@@ -68,3 +89,8 @@ class AppArgs(BaseModel):
     def _experiments_can_be_told_apart(self) -> Self:
         check_names(self.experiments)
         return self
+
+    @property
+    def scores_a_sample(self) -> bool:
+        """Whether a process of its own scores a sample of what no request wants scored."""
+        return self.scorer is not None and self.monitor.sample_share > 0

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import decode_words, key_values, numbers
 from models.errors import RequestError
-from serving.args import DEFAULT_LEDGER, AppArgs, Limits
+from serving.args import DEFAULT_LEDGER, AppArgs, Limits, MonitorArgs
 from serving.local_models import Wish, choose
 from serving.validation import explain
 
@@ -29,6 +29,9 @@ def serve(
     models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
     scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
     no_scorer: Annotated[bool, typer.Option("--no-scorer", help="Give no CLIPScores.")] = False,
+    sample_share: Annotated[
+        float, typer.Option(help="Share of the unscored captions to score for /metrics, off their path.", min=0, max=1)
+    ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
@@ -57,6 +60,7 @@ def serve(
         limits=_limits(limit or ()),
         experiments=read_experiments(experiments) if experiments else (),
         ledger=ledger or DEFAULT_LEDGER,
+        monitor=MonitorArgs(sample_share=sample_share),
     )
     check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
     if args.experiments:

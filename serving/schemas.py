@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
 
-_NOT_YET = "refused (`unsupported_option`): this server has none yet"
 _ONE_OF = "at most one of descriptiveness, mix and target_words"
 _SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
@@ -79,8 +78,10 @@ class CaptionOptions(HowToCaption):
         description="images whose best caption is below it get the most concise instead, with `fallback`; only models "
         "with a spectrum",
     )
-    experiment: str | None = Field(default=None, description=f"the experiment that assigns a model; {_NOT_YET}")
-    unit: str | None = Field(default=None, description=f"who is assigned, such as a user id; {_NOT_YET}")
+    experiment: str | None = Field(default=None, description="the experiment that assigns the model; needs `unit`")
+    unit: str | None = Field(
+        default=None, description="who is assigned, such as a user id: the same unit always gets the same arm"
+    )
 
 
 class CaptionRequest(CaptionOptions):

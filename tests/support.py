@@ -71,4 +71,10 @@ class Requirement:
 needs_shared = Requirement("shared", SHARED.is_dir, "the data folder ../shared is not beside the checkout", True)
 needs_java = Requirement("java", lambda: shutil.which("java") is not None, "no `java` on the PATH", True)
 needs_postgres = Requirement("postgres", lambda: programs() is not None, "no PostgreSQL server is installed", True)
+needs_prometheus = Requirement(
+    "prometheus",
+    lambda: all(map(shutil.which, ("prometheus", "promtool"))),
+    "no `prometheus` and `promtool` on the PATH (Debian: apt-get install prometheus)",
+    True,
+)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

@@ -3,7 +3,8 @@
 import base64
 import io
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -102,6 +103,18 @@ async def local_models(
             yield client, engine
     finally:
         engine.close()
+
+
+def await_metric(client: httpx.Client, sample: str, fits: Callable[[float], bool], within_s: float = 60) -> float:
+    """The value of a sample such as ``name{label="value"}`` once it fits; absent samples are 0."""
+    give_up = time.monotonic() + within_s
+    while True:
+        lines = client.get("/metrics").text.splitlines()
+        value = next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), 0.0)
+        if fits(value):
+            return value
+        assert time.monotonic() < give_up, f"{sample} is {value}"
+        time.sleep(0.1)
 
 
 def client_of(app: FastAPI) -> httpx.AsyncClient:

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from serving.args import AppArgs, Limits
+from serving.args import AppArgs, Limits, MonitorArgs
+from serving.drift import ScoreBaseline
 
 TWICE = [{"name": "tone", "arms": [{"label": "a"}, {"label": "b"}]}] * 2
 
@@ -15,13 +16,27 @@ def test_defaults_are_those_of_the_design() -> None:
 
 
 def test_they_survive_json_as_a_config_file_has_it() -> None:
-    args = AppArgs(models=("fake", "/a/folder"), scorer=None, limits=Limits(max_images=4), experiments=TWICE[:1])
+    monitor = MonitorArgs(sample_share=0.5, baselines={"fake": ScoreBaseline(mean=1, sd=0.2)})
+    args = AppArgs(
+        models=("fake", "/a/folder"),
+        scorer=None,
+        limits=Limits(max_images=4),
+        monitor=monitor,
+        experiments=TWICE[:1],
+    )
     assert AppArgs.model_validate_json(args.model_dump_json()) == args
 
 
-@pytest.mark.parametrize("kind", [AppArgs, Limits])
+@pytest.mark.parametrize("kind", [AppArgs, Limits, MonitorArgs])
 def test_every_field_is_described(kind: type[BaseModel]) -> None:
     assert [name for name, field in kind.model_fields.items() if not field.description] == []
+
+
+def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
+    assert AppArgs().scores_a_sample
+    assert AppArgs().monitor.sample_share == 0.1
+    assert not AppArgs(scorer=None).scores_a_sample
+    assert not AppArgs(monitor=MonitorArgs(sample_share=0)).scores_a_sample
 
 
 @pytest.mark.parametrize(
@@ -34,6 +49,9 @@ def test_every_field_is_described(kind: type[BaseModel]) -> None:
         {"target_pass_s": 0},
         {"limits": {"deadline_s": float("inf")}},
         {"experiments": TWICE},
+        {"monitor": {"sample_share": 1.5}},
+        {"monitor": {"drift": {"threshold": 3}}},
+        {"monitor": {"baselines": {"fake": {"mean": 1, "sd": 0}}}},
     ],
 )
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:

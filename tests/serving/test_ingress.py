@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from models.errors import OverloadedError, UnknownNameError
 from serving.ingress import RayBackend, _call
 from serving.messages import ScoreJob, ScoreReply
+from tests.serving.support import await_metric
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,20 +42,23 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor"}
+    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor", "scorer"}
 
 
-def test_of_the_running_application_only_the_captioner_has_loaded_torch(server: str) -> None:
+def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(client: httpx.Client) -> None:
+    await_metric(client, "limner_scorer_up", lambda value: value == 1)
     replicas = [
         process
         for process in psutil.Process().children(recursive=True)
         if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::ServeReplica")
     ]
     loaded = {
-        process.cmdline()[0].rpartition(":")[2]: any("libtorch" in area.path for area in process.memory_maps())
+        process.cmdline()[0].rpartition(":")[2].partition(".")[0]: any(
+            "libtorch" in area.path for area in process.memory_maps()
+        )
         for process in replicas
     }
-    assert loaded == {"Captioner": True, "Ingress": False, "Ledger": False, "Monitor": False}
+    assert loaded == {"Captioner": True, "Ingress": False, "Ledger": False, "Monitor": False, "Scorer": True}
 
 
 class Handle:
