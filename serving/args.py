@@ -50,7 +50,7 @@ class MonitorArgs(BaseModel):
     max_waiting_images: int = Field(default=32, gt=0, description="sampled images that wait in one replica")
     max_waiting_bytes: int = Field(default=32 * _MIB, gt=0, description="of them, encoded")
     scorer_device: str = Field(default="cpu", description="where the sample is scored; Ray is asked for no GPU")
-    drift: DriftOptions = DriftOptions()
+    drift: DriftOptions = Field(default=DriftOptions(), description="when a fall of CLIPScores raises the alarm")
     baselines: dict[str, ScoreBaseline] = Field(
         default={}, description="healthy CLIPScores by model id; other models start with their first live ones"
     )
