@@ -15,6 +15,7 @@ from serving.experiments.records import Outcome, Vote
 from serving.experiments.statistics import Results, results
 
 _TIMEOUT_S = 10.0
+_RESULTS_TIMEOUT_S = 60.0  # they take a second or so for every 100,000 images
 
 
 @serve.deployment(
@@ -52,7 +53,7 @@ class LedgerOwner:
     async def results(self, experiment: str, labels: Sequence[str]) -> Results | LimnerError:
         """What can be said about the arms with these labels."""
         try:
-            return results(await asyncio.to_thread(self._ledger.arm_data, experiment, labels))
+            return await asyncio.to_thread(lambda: results(self._ledger.arm_data(experiment, labels)))
         except LimnerError as error:
             return error
 
@@ -69,21 +70,21 @@ class RayLedger:
 
     async def record(self, outcomes: Sequence[Outcome]) -> Collection[str]:
         """The ids of what is committed."""
-        confirmed: Collection[str] = await self._ask("record", outcomes)
+        confirmed: Collection[str] = await self._ask("record", outcomes, timeout_s=_TIMEOUT_S)
         return confirmed
 
     async def vote(self, vote: Vote) -> None:
         """Keep a vote."""
-        await self._ask("vote", vote)
+        await self._ask("vote", vote, timeout_s=_TIMEOUT_S)
 
     async def results(self, experiment: str, labels: Sequence[str]) -> Results:
         """What can be said about the arms with these labels."""
-        found: Results = await self._ask("results", experiment, labels)
+        found: Results = await self._ask("results", experiment, labels, timeout_s=_RESULTS_TIMEOUT_S)
         return found
 
-    async def _ask(self, method: str, *arguments: object) -> Any:
+    async def _ask(self, method: str, *arguments: object, timeout_s: float) -> Any:
         try:
-            async with asyncio.timeout(_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 reply = await getattr(self._handle, method).remote(*arguments)
         except (TimeoutError, RayError, RayServeException) as error:
             detail = f"the ledger does not answer ({type(error).__name__}); try again later"

@@ -15,6 +15,7 @@ from serving.experiments.tables import METADATA, SCHEMA, SCHEMA_VERSION
 _FORMS = "use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _BUSY_TIMEOUT_S = 10
 _CONNECT_TIMEOUT_S = 10
+_SILENT_FOR_S = 10  # then the connection counts as dead, and nobody waits on it for ever
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def _engine(url: URL) -> Engine:
             url,
             isolation_level="REPEATABLE READ",
             pool_pre_ping=True,
-            connect_args={"connect_timeout": _CONNECT_TIMEOUT_S},
+            connect_args={"connect_timeout": _CONNECT_TIMEOUT_S, "tcp_user_timeout": 1000 * _SILENT_FOR_S},
         )
     except ImportError as error:
         raise MissingDependencyError(
