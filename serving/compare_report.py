@@ -83,6 +83,7 @@ class Report:
         return {
             "labels": labels,
             "pictures": self.comparison.pictures,
+            "needed": self.comparison.needed,
             "scorer": self.scorer,
             "alpha": f"{ALPHA:.0%}",
             "arms": [

@@ -1,8 +1,9 @@
 """What a comparison on picture files found: each arm by itself, and each pair of arms with a verdict."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, count
 from typing import Literal
 
 import numpy as np
@@ -69,6 +70,13 @@ class Comparison:
     def pictures(self) -> int:
         """How many pictures every arm captioned."""
         return len(self._tallies[0].scores)
+
+    @property
+    def needed(self) -> int:
+        """The fewest pictures on which some pair of the arms could get a verdict: if all of them say the same, then two
+        of the 2^n assignments of their signs are as far apart."""
+        pairs = math.comb(len(self._tallies), 2)
+        return next(pictures for pictures in count(1) if pairs * 2 / 2**pictures < ALPHA)
 
     def add(self, results: Sequence[CaptionedImage]) -> None:
         """One picture, as each arm captioned it; left out where one of them failed, so that all stay paired."""

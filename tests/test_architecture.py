@@ -30,6 +30,7 @@ WITHOUT_TORCH = [
     "models.lookup",
     "models.text_stats",
     "serving.cli",
+    "serving.cli_compare",
     "training.cli",
 ]
 INGRESS = ["serving.app", "serving.ingress", "serving.openapi", "serving.errors", "serving.messages", "serving.routes"]

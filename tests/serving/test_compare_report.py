@@ -95,14 +95,18 @@ def test_figures_and_verdict(report: Report) -> None:
     head, _, tail = pair.partition("| 0, 0, 8 | ")
     assert head.endswith("| +0.125 | [+0.125, +0.125] ") and tail.endswith(" | plain better |")
     assert float(tail.split()[0]) == pytest.approx(2 / 2**8, abs=0.003)
-    assert "8 pictures, each captioned by every arm." in text
+    assert "8 pictures, each captioned by every arm." in text and "needs at least" not in text
     assert "# Pictures" not in text and "<img" not in text  # the terminal shows none
 
 
 def test_one_picture_has_no_interval(report: Report, tmp_path: Path) -> None:
     report.add(picture("a.png", ("a cat", 0.5), ("a dog", 0.25)))
     report.write(tmp_path)
-    assert "| -0.250 |  | 1, 0, 0 | 1.000 | undecided |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "| -0.250 |  | 1, 0, 0 | 1.000 | undecided |" in text
+    why = "1 picture cannot decide this pair, whatever the scores: the test needs at least 6."
+    assert f"\n\n{why}\n\n" in text
+    assert why in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_names_are_shown_as_they_can_be() -> None:

@@ -62,6 +62,8 @@ def test_few_pictures_decide_nothing() -> None:
         (pair,) = compared([0.1] * count, [2.0] * count).pairs()
         assert pair.verdict == "undecided" and pair.p > 0.05
     assert compared([0.5], [0.6]).pairs()[0].interval is None
+    assert [Comparison(arms).needed for arms in (2, 3, 6)] == [6, 7, 10]
+    assert compared([0.1] * 6, [2.0] * 6).pairs()[0].verdict == "b better"
 
 
 def test_equal_captioners_are_seldom_told_apart() -> None:

@@ -224,6 +224,16 @@ def test_arms_that_find_no_room_end_the_others() -> None:
     asyncio.run(scenario())
 
 
+def test_over_the_running_server(client: httpx.Client) -> None:
+    answer = client.post("/v1/compare", json=body(png(), "%%%", num_captions=1)).json()
+    assert [arm["label"] for arm in answer["arms"]] == ["beam", "greedy"]
+    for arm in answer["arms"]:
+        good, bad = arm["results"]
+        assert good["captions"][0]["clip_score"] is not None and bad["error"]["code"] == "bad_base64"
+    refused = client.post("/v1/compare", json=body(png(), arms=[{}, {"label": "b", "decode": {"guidance": 2}}]))
+    assert "arm 'b': " in check_problem(refused, 422, "unsupported_option")
+
+
 def test_requests_and_answers_fit_their_schemas(run: Callable[[Scenario], None]) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         document = (await client.get("/openapi.json")).json()
