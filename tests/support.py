@@ -68,4 +68,10 @@ class Requirement:
 
 needs_shared = Requirement("shared", SHARED.is_dir, "the data folder ../shared is not beside the checkout", True)
 needs_java = Requirement("java", lambda: shutil.which("java") is not None, "no `java` on the PATH", True)
+needs_chromium = Requirement(
+    "chromium",
+    lambda: all(shutil.which(program) for program in ("chromium", "chromedriver")),
+    "no `chromium` or no `chromedriver` on the PATH",
+    True,
+)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)
