@@ -78,14 +78,15 @@ export class Arm {
       await vote(value, setting);
       said.textContent = told(tally(setting));
     };
-    this.#part("answer").replaceChildren(
+    const parts = [
       el("p", { class: "arm-caption" }, result.captions[0].text),
-      best ? el("p", { class: "chip" }, "highest CLIPScore") : null,
+      best && el("p", { class: "chip" }, "highest CLIPScore"),
       el("dl", { class: "facts" }, ...facts(result)),
       el("p", { class: "quiet" }, remarks(result).join(" ")),
       voteButtons(`arm ${this.label}`, cast),
       said,
-    );
+    ];
+    this.#part("answer").replaceChildren(...parts.filter(Boolean));
     this.stale = false;
   }
 

@@ -5,7 +5,7 @@ import { counted, duration, fixed, words } from "./numbers.js";
 
 const STAGES = ["queue", "encode", "decode", "score"];
 
-/** The facts of one result, as the rows of a <dl>. `timing` is absent where several arms shared it. */
+/** The facts of one result, as the rows of a <dl>; without a `timing` where several arms shared it. */
 export function facts(result, timing) {
   const [best] = result.captions;
   const expected = result.expected_words;
@@ -13,7 +13,7 @@ export function facts(result, timing) {
     fact("CLIPScore", fixed(best.clip_score), best.scorer ? `by ${best.scorer}` : "not scored here"),
     fact("Words", String(words(best.text)), expected ? `${fixed(expected, 1)} expected` : ""),
   ];
-  if (timing) rows.push(fact("Time", duration(timing.total), stages(timing)));
+  if (timing) rows.push(fact("Time", duration(timing.total), "on the server"));
   return rows;
 }
 
@@ -43,7 +43,8 @@ function fact(name, value, more) {
   return el("div", { class: "fact" }, el("dt", {}, name), el("dd", {}, el("span", { class: "figure" }, value), el("span", { class: "quiet" }, more)));
 }
 
-function stages(timing) {
+/** Where the time went, as text. */
+export function stages(timing) {
   return STAGES.filter((name) => timing[name] >= 0.05)
     .map((name) => `${name} ${duration(timing[name])}`)
     .join(" · ");

@@ -1,7 +1,7 @@
 // The first tab: one picture, one dial, and the caption that follows it.
 
 import { Trouble, isAbort, postPicture } from "./api.js";
-import { alternatives, facts, freshWords, remarks } from "./caption_facts.js";
+import { alternatives, facts, freshWords, remarks, stages } from "./caption_facts.js";
 import { Dial } from "./dial.js";
 import { byId, debounced, setOptions } from "./dom.js";
 import { clearTrouble, showTrouble } from "./explain.js";
@@ -107,6 +107,7 @@ export class CaptionTab {
     if (text !== this.#shown) byId("caption").replaceChildren(...freshWords(text, this.#shown));
     this.#shown = text;
     byId("facts").replaceChildren(...facts(result, answer.timing_ms));
+    byId("stages").textContent = stages(answer.timing_ms ?? {});
     byId("remarks").textContent = remarks(result).join(" ");
     const others = alternatives(result);
     byId("alternatives").hidden = !others.length;

@@ -41,7 +41,7 @@ export class CompareTab {
   setExperiments(experiments) {
     this.#experiments = new Map(experiments.map((experiment) => [experiment.name, experiment]));
     byId("compare-experiment-row").hidden = !experiments.length;
-    setOptions(byId("compare-experiment"), [["", "my own arms"], ...experiments.map(({ name }) => [name, `the arms of ${name}`])]);
+    setOptions(byId("compare-experiment"), [["", "my own"], ...experiments.map(({ name }) => [name, `of the experiment ${name}`])]);
     this.#tellWhereVotesGo();
   }
 

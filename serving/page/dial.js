@@ -44,6 +44,7 @@ export class Dial {
   /** Turned by the page, not by its user. */
   set enabled(on) {
     this.input.disabled = !on || !this.#points.length;
+    this.dial.classList.toggle("off", this.input.disabled);
   }
 
   get point() {
@@ -71,7 +72,7 @@ export class Dial {
     const { point } = this;
     const expected = point?.expected_words;
     this.#part("value").textContent = point ? fixed(point.descriptiveness) : "";
-    this.#part("words").textContent = expected ? `about ${fixed(expected, 0)} words` : "";
+    this.#part("words").textContent = expected ? `≈ ${fixed(expected, 0)} words` : "";
     const spoken = expected ? `, about ${fixed(expected, 0)} words` : "";
     this.input.setAttribute("aria-valuetext", point ? `${fixed(point.descriptiveness)}${spoken}` : "not available");
   }

@@ -8,7 +8,6 @@ import { duration, fixed, signed, whole } from "./numbers.js";
 export function experimentView(definition, results) {
   const arms = results.arms ?? [];
   const pairs = results.pairs ?? [];
-  const min_units = results.min_units;
   return el(
     "article",
     { class: "panel experiment", "data-experiment": definition.name },
@@ -16,21 +15,25 @@ export function experimentView(definition, results) {
     el("p", { class: "quiet" }, arms.length ? `${whole(total(arms, "images"))} pictures, ${whole(total(arms, "units"))} units` : "No results yet."),
     arms.length ? armsTable(arms, definition.arms ?? []) : null,
     pairs.length ? el("h4", {}, "Which arm is better?") : null,
-    ...pairs.length ? pairsOf(pairs, min_units) : [],
+    ...(pairs.length ? pairsOf(pairs, results.min_units) : []),
   );
 }
 
+const HEADS = ["Arm", "Units", "Pictures", "CLIPScore, 95 %", "Words", "Time p50", "Time p95", "Votes", "Not scored"];
+
+/** The roles are said outright: on a phone the rows are laid out as cards, which would take them away. */
 function armsTable(arms, defined) {
   const at = scaleOf(arms.flatMap((arm) => [arm.clip_score, ...(arm.clip_score_interval ?? [])]));
-  const heads = ["Arm", "Units", "Pictures", "CLIPScore, 95 %", "Words", "p50", "p95", "Votes", "Not scored"];
+  const head = (text, number) => el("th", { scope: "col", role: "columnheader", class: number === 3 ? "drawn" : null }, text);
+  const row = (arm) => armRow(arm, defined.find((it) => it.label === arm.label), at);
   return el(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Results of each arm" },
+    { class: "scroll" },
     el(
       "table",
-      {},
-      el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, ...arms.map((arm) => armRow(arm, defined.find((it) => it.label === arm.label), at))),
+      { role: "table", "aria-label": "Results of each arm" },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...HEADS.map(head))),
+      el("tbody", { role: "rowgroup" }, ...arms.map(row)),
     ),
   );
 }
@@ -40,30 +43,26 @@ function armRow(arm, defined, at) {
   const spoken = `${fixed(arm.clip_score, 3)}${interval ? `, from ${fixed(interval[0], 3)} to ${fixed(interval[1], 3)}` : ""}`;
   const up = arm.votes_up ?? 0;
   const down = arm.votes_down ?? 0;
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row" }, arm.label, el("span", { class: "quiet" }, setting(defined))),
-    el("td", {}, whole(arm.units)),
-    el("td", {}, whole(arm.images)),
-    el(
-      "td",
-      { class: "drawn" },
-      el("span", { class: "figure" }, fixed(arm.clip_score, 3)),
-      typeof arm.clip_score === "number" ? intervalRow(at, { point: arm.clip_score, narrow: interval }, spoken) : null,
-    ),
-    el("td", {}, fixed(arm.words, 1)),
-    el("td", {}, duration(arm.latency_p50_ms)),
-    el("td", {}, duration(arm.latency_p95_ms)),
-    el("td", { "aria-label": `${up} good, ${down} poor` }, `↑ ${whole(up)}  ↓ ${whole(down)}`),
-    el("td", {}, whole(arm.missing)),
-  );
+  const drawn = typeof arm.clip_score === "number" ? intervalRow(at, { point: arm.clip_score, narrow: interval }, spoken) : null;
+  const cells = [
+    [whole(arm.units)],
+    [whole(arm.images)],
+    [el("span", { class: "figure" }, fixed(arm.clip_score, 3)), drawn],
+    [fixed(arm.words, 1)],
+    [duration(arm.latency_p50_ms)],
+    [duration(arm.latency_p95_ms)],
+    [el("span", { role: "img", "aria-label": `${up} good, ${down} poor` }, `↑ ${whole(up)}  ↓ ${whole(down)}`)],
+    [whole(arm.missing)],
+  ];
+  const cell = (parts, number) => el("td", { role: "cell", class: number === 2 ? "drawn" : null, "data-head": HEADS[number + 1] }, ...parts);
+  const name = el("th", { scope: "row", role: "rowheader" }, arm.label, el("span", { class: "quiet" }, setting(defined)));
+  return el("tr", { role: "row" }, name, ...cells.map(cell));
 }
 
 function pairsOf(pairs, min_units) {
   const at = scaleOf([0, ...pairs.flatMap((pair) => [pair.effect, ...(pair.welch_interval ?? []), ...(pair.confidence_sequence ?? [])])]);
   return [
-    el("ul", { class: "pairs" }, ...pairs.map((pair) => pairRow(pair, at, min_units))),
+    el("ul", { class: "pairs" }, ...pairs.map((pair) => pairRow(pair, at))),
     el(
       "p",
       { class: "quiet" },
@@ -74,12 +73,12 @@ function pairsOf(pairs, min_units) {
 }
 
 function pairRow(pair, at) {
-  const told = `${pair.a} less ${pair.b}: ${signed(pair.effect)}`;
+  const told = `${pair.a} minus ${pair.b}: ${signed(pair.effect)}`;
   const sequence = range(pair.confidence_sequence);
   return el(
     "li",
     { class: "pair" },
-    el("p", { class: "pair-names" }, pair.a, el("span", { class: "quiet" }, " less "), pair.b),
+    el("p", { class: "pair-names" }, pair.a, el("span", { class: "quiet" }, " minus "), pair.b),
     intervalRow(at, { point: pair.effect, narrow: pair.welch_interval, wide: pair.confidence_sequence, zero: true }, `${told}, ${sequence}`),
     el("p", {}, el("span", { class: "figure" }, signed(pair.effect)), el("span", { class: "quiet" }, ` ${sequence}`)),
     verdict(pair),

@@ -56,7 +56,7 @@ export function facts(scrapes) {
     if (!value) continue;
     const mean = sum(now, "limner_clip_score_sum", labels) / value;
     const fallen = sum(now, "limner_clip_score_drift_alarm", { model: labels.model }) > 0;
-    found.push([`CLIPScore ${labels.model}`, fixed(mean), fallen ? "has fallen" : `of ${whole(value)}`, fallen]);
+    found.push([`CLIPScore of ${labels.model}`, fixed(mean), fallen ? "has fallen" : "on average", fallen]);
   }
   return found;
 }
@@ -69,8 +69,8 @@ function latency(before, now) {
   let when = "last minute";
   if (!found.at(-1)?.[1]) [found, when] = [together(null), "since start"];
   const p50 = quantile(found, 0.5);
-  if (p50 === null) return ["Latency", "–", "no requests yet"];
-  return ["Latency", duration(p50 * 1000), `median, p95 ${duration(quantile(found, 0.95) * 1000)}, ${when}`];
+  if (p50 === null) return ["Median latency", "–", "no requests yet"];
+  return [`Median latency, ${when}`, duration(p50 * 1000), `p95 ${duration(quantile(found, 0.95) * 1000)}`];
 }
 
 const add = (total, more) => (total.length ? total.map(([le, count], number) => [le, count + (more[number]?.[1] ?? 0)]) : more);

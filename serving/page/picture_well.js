@@ -28,7 +28,7 @@ export function addWell(place, pictures) {
     image.src = url;
     image.alt = `Your picture: ${name}`;
     caption.textContent = `${name} · ${megabytes(file.size)}`;
-    part("choose-text").textContent = "Choose another picture";
+    part("choose-text").textContent = "Choose another";
   });
   place.append(well);
 }
