@@ -11,7 +11,7 @@ export function facts(result, timing) {
   const expected = result.expected_words;
   const rows = [
     fact("CLIPScore", fixed(best.clip_score), best.scorer ? `by ${best.scorer}` : "not scored here"),
-    fact("Words", String(words(best.text)), expected ? `${fixed(expected, 1)} expected` : ""),
+    fact("Words", String(words(best.text)), expected ? `${fixed(expected, 0)} expected` : ""),
   ];
   if (timing) rows.push(fact("Time", duration(timing.total), "on the server"));
   return rows;

@@ -78,9 +78,9 @@ export class CaptionTab {
 
   #request() {
     const request = { num_captions: Number(byId("num-captions").value) };
-    if (byId("rerank").checked) request.decode = { rerank: "clip_score" };
     const experiment = byId("experiment").value;
     if (experiment) return { ...request, experiment, unit: unit() };
+    if (byId("rerank").checked) request.decode = { rerank: "clip_score" };
     request.model = byId("model").value;
     if (this.dial.value !== null) request.descriptiveness = this.dial.value;
     return request;
@@ -90,7 +90,8 @@ export class CaptionTab {
     const model = this.#models.get(byId("model").value);
     const assigned = byId("experiment").value !== "";
     byId("model").disabled = assigned;
-    byId("model-about").textContent = assigned ? "The experiment chooses the model." : (model?.description ?? "");
+    byId("rerank").disabled = assigned;
+    byId("model-about").textContent = assigned ? "The experiment chooses how the caption is made." : (model?.description ?? "");
     this.dial.setModel(model);
     this.dial.enabled = !assigned;
   }

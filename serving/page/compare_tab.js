@@ -8,7 +8,8 @@ import { addWell } from "./picture_well.js";
 
 const LABELS = ["A", "B", "C", "D"];
 const FEWEST = 2;
-const PAGE_ONLY = "Votes are kept on this page only and forgotten when you reload it.";
+const PAGE_ONLY = "Votes here are kept on this page only and forgotten when you reload it.";
+const UNSEEN = "An experiment counts what people say who see one arm only: take part in it under Caption, More.";
 
 export class CompareTab {
   #arms = [];
@@ -76,8 +77,8 @@ export class CompareTab {
     const alone = [...byLabel.values()].filter((result) => scoreOf(result) === best).length === 1;
     for (const arm of arms) {
       const result = byLabel.get(arm.label);
-      const experiment = result.experiment?.name ?? (byId("compare-experiment").value || null);
-      const target = { request_id: answer.id, index: 0, arm: result.experiment?.arm ?? arm.label, experiment };
+      const { name = null, arm: assigned = arm.label } = result.experiment ?? {};
+      const target = { request_id: answer.id, index: 0, arm: assigned, experiment: name };
       arm.show(result, {
         best: alone && scoreOf(result) === best,
         vote: (value, setting) => this.#vote({ ...target, setting }, value),
@@ -165,8 +166,7 @@ export class CompareTab {
   }
 
   #tellWhereVotesGo() {
-    const name = byId("compare-experiment").value;
-    byId("vote-note").textContent = name ? `Votes go to the experiment ${name}.` : PAGE_ONLY;
+    byId("vote-note").textContent = this.#experiments.size ? `${PAGE_ONLY} ${UNSEEN}` : PAGE_ONLY;
   }
 
   #stop() {

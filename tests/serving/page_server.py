@@ -1,5 +1,6 @@
 """The real page over answers that are made up: what the server would say of two models, four arms, two experiments."""
 
+import asyncio
 import json
 import threading
 import time
@@ -102,6 +103,10 @@ class Canned:
 
     experiments: bool = True
     scrapes: int = 0
+    held: float | None = None
+    """Captions at this descriptiveness wait for the gate."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
 
     def of(self, path: str) -> list[dict[str, Any]]:
         """The requests to one path."""
@@ -112,6 +117,8 @@ class Canned:
         self.asked.clear()
         self.troubles.clear()
         self.experiments = True
+        self.held = None
+        self.gate.clear()
 
 
 def caption(descriptiveness: float | None, count: int = 1) -> dict[str, Any]:
@@ -163,6 +170,8 @@ def build(canned: Canned) -> FastAPI:
         canned.asked.append(("/v1/captions", {**asked, "bytes": len(parts["images"])}))
         if (problem := refused("/v1/captions")) is not None:
             return problem
+        if canned.held is not None and canned.held == asked.get("descriptiveness"):
+            await asyncio.to_thread(canned.gate.wait, 20)
         result = caption(asked.get("descriptiveness"), asked["num_captions"])
         if "experiment" in asked:
             result["experiment"] = {"name": asked["experiment"], "arm": "long"}
@@ -186,7 +195,7 @@ def build(canned: Canned) -> FastAPI:
 
     @app.get("/v1/experiments/{name}")
     async def results(name: str) -> dict[str, Any]:
-        return RESULTS[name]
+        return {"experiment": EXPERIMENTS[name], "results": RESULTS[name]}
 
     @app.post("/v1/experiments/{name}/votes", status_code=201)
     async def vote(name: str, request: Request) -> Any:
