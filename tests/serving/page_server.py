@@ -128,11 +128,20 @@ def caption(descriptiveness: float | None, count: int = 1) -> dict[str, Any]:
     return {
         "index": 0,
         "captions": [
-            {"text": text, "logprob": -0.7, "tokens": 12, "finish_reason": "stop", "clip_score": score, "scorer": "scorer"}
+            {
+                "text": text,
+                "logprob": -0.7,
+                "tokens": 12,
+                "finish_reason": "stop",
+                "clip_score": score,
+                "scorer": "scorer",
+            }
             for text, score in zip(texts, (0.7 + 0.02 * place, 0.66, 0.61), strict=False)
         ],
         "descriptiveness": descriptiveness,
-        "expected_words": None if descriptiveness is None else SPECTRUM["grid"][round(20 * descriptiveness)]["expected_words"],  # type: ignore[index]
+        "expected_words": None
+        if descriptiveness is None
+        else SPECTRUM["grid"][round(20 * descriptiveness)]["expected_words"],  # type: ignore[index]
         "fallback": False,
         "experiment": None,
         "notes": [],
@@ -158,14 +167,22 @@ def build(canned: Canned) -> FastAPI:
         described = {"dial": "Turns from concise to descriptive.", "concise": "Short captions, as people write them."}
         return {
             "data": [
-                {"id": name, "default": name == "dial", "description": text, "spectrum": SPECTRUM if name == "dial" else None}
+                {
+                    "id": name,
+                    "default": name == "dial",
+                    "description": text,
+                    "spectrum": SPECTRUM if name == "dial" else None,
+                }
                 for name, text in described.items()
             ]
         }
 
     @app.post("/v1/captions")
     async def captions(request: Request) -> Any:
-        parts = {part.name: part.data for part in parse_multipart(request.headers["content-type"], await request.body(), max_parts=3)}
+        parts = {
+            part.name: part.data
+            for part in parse_multipart(request.headers["content-type"], await request.body(), max_parts=3)
+        }
         asked = json.loads(parts["request"])
         canned.asked.append(("/v1/captions", {**asked, "bytes": len(parts["images"])}))
         if (problem := refused("/v1/captions")) is not None:
@@ -184,7 +201,10 @@ def build(canned: Canned) -> FastAPI:
         canned.asked.append(("/v1/compare", asked))
         if (problem := refused("/v1/compare")) is not None:
             return problem
-        arms = [{"label": arm["label"], "model": arm["model"], "results": [caption(arm.get("descriptiveness"))]} for arm in asked["arms"]]
+        arms = [
+            {"label": arm["label"], "model": arm["model"], "results": [caption(arm.get("descriptiveness"))]}
+            for arm in asked["arms"]
+        ]
         return {"id": f"request-{len(canned.asked)}", "arms": arms, "timing_ms": {"total": 200.0}}
 
     @app.get("/v1/experiments")
