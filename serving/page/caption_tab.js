@@ -107,6 +107,7 @@ export class CaptionTab {
     const { text } = result.captions[0];
     if (text !== this.#shown) byId("caption").replaceChildren(...freshWords(text, this.#shown));
     this.#shown = text;
+    byId("caption-output").dataset.place = result.descriptiveness?.toFixed(2) ?? "";
     byId("facts").replaceChildren(...facts(result, answer.timing_ms));
     byId("stages").textContent = stages(answer.timing_ms ?? {});
     byId("remarks").textContent = remarks(result).join(" ");

@@ -66,11 +66,11 @@ function latency(before, now) {
   const name = "limner_request_duration_seconds";
   const together = (earlier) => ROUTES.map((route) => buckets(earlier, now, name, { route })).filter((it) => it.length).reduce(add, []);
   let found = before ? together(before) : [];
-  let when = "last minute";
-  if (!found.at(-1)?.[1]) [found, when] = [together(null), "since start"];
+  let when = "";
+  if (!found.at(-1)?.[1]) [found, when] = [together(null), " so far"];
   const p50 = quantile(found, 0.5);
   if (p50 === null) return ["Median latency", "–", "no requests yet"];
-  return [`Median latency, ${when}`, duration(p50 * 1000), `p95 ${duration(quantile(found, 0.95) * 1000)}`];
+  return ["Median latency", duration(p50 * 1000), `p95 ${duration(quantile(found, 0.95) * 1000)}${when}`];
 }
 
 const add = (total, more) => (total.length ? total.map(([le, count], number) => [le, count + (more[number]?.[1] ?? 0)]) : more);

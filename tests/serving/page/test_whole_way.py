@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import Select
@@ -25,11 +26,39 @@ def test_the_whole_way_to_the_real_server(driver: Chrome, server: str, picture: 
     page.until(lambda: "camera" in page.text("#caption-well figcaption"))
     for model in [option.text for option in Select(page.find("#model")).options]:
         Select(page.find("#model")).select_by_value(model)
-        page.until(lambda: page.find("#caption-output").get_attribute("aria-busy") == "false" and page.text("#caption"))
+        page.until(lambda: caption(page))
+        if page.find("#dial").is_enabled():
+            short, long = turned(page, 0), turned(page, 20)
+            assert len(long.split()) > len(short.split()), (short, long)
+    compare(page)
     text = tmp_path / "letter.jpg"
     text.write_text("Dear server, I am no picture.", encoding="utf-8")
+    page.click("#tab-caption")
     page.choose(text)
     page.until(lambda: "This file is not a picture." in page.text("#caption-trouble"))
     page.until(lambda: "captions" in page.text("#health"))
     assert hosts_asked(driver) == {server.removeprefix("http://")}
     assert complaints(driver) == []
+
+
+def caption(page: Page) -> str:
+    """The one that belongs to what is chosen now; empty until it is there."""
+    return page.text("#caption") if page.find("#caption-output").get_attribute("aria-busy") == "false" else ""
+
+
+def turned(page: Page, step: int) -> str:
+    """The caption at this step of the dial."""
+    place = f"{step / 20:.2f}"
+    page.turn(step)
+    page.until(lambda: page.find("#caption-output").get_attribute("data-place") == place and caption(page))
+    return caption(page)
+
+
+def compare(page: Page) -> None:
+    """Two arms of the example, where the server compares."""
+    if "/v1/compare" not in httpx.get(f"{page.url}/openapi.json", trust_env=False).json()["paths"]:
+        return
+    page.click("#tab-compare")
+    page.click("#compare-run")
+    page.until(lambda: len(page.all(".arm-caption")) == 2 and all(arm.text for arm in page.all(".arm-caption")))
+    assert page.text("#compare-trouble") == ""
