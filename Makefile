@@ -1,7 +1,7 @@
 # Every target installs what it needs first; the stamp makes a second run start at once.
 PYTHON ?= python3
 PORT ?= 8000
-MODEL ?= concise
+MODEL ?= dial
 CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin

@@ -14,7 +14,7 @@ from PIL.Image import Image
 
 from benchmarks.pictures import jpeg_files
 from benchmarks.report import hardware, markdown_table, peak_memory_mib, percentile, say
-from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from models.catalog import DEFAULT_SCORER
 from models.decoding import parse_decode
 from models.decoding.strategy import Strategy
 from models.device import pick_device, pick_dtype, set_threads
@@ -127,7 +127,7 @@ def _precision(dtype: str, device: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.captioning", description=__doc__)
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="id, folder or hub id (default: %(default)s)")
+    parser.add_argument("--model", default="concise", help="id, folder or hub id (default: %(default)s)")
     parser.add_argument("--models-dir", type=Path, help="folder of more models")
     parser.add_argument("--scorer", default=DEFAULT_SCORER, help="as limner takes it (default: %(default)s)")
     parser.add_argument("--no-scorer", action="store_true", help="leave the scores out")

@@ -20,7 +20,7 @@ from models.card import (
 from models.errors import CheckpointError, RequestError, UnknownNameError
 
 BUNDLED = Path(__file__).parent / "bundled"
-DEFAULT_MODEL = "concise"
+DEFAULT_MODEL = "dial"
 DEFAULT_SCORER = "scorer"
 
 FAKE_CARD = WeightsCard(

@@ -14,6 +14,7 @@ from models.lookup import resolve
 COMMANDS: dict[str, str] = {
     "serve": "serving.cli:serve",
     "caption": "serving.cli:caption",
+    "compare": "serving.cli_compare:compare",
     "train": "training.cli:train",
     "evaluate": "training.cli:evaluate",
     "data check": "training.cli_data:check",

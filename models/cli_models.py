@@ -131,9 +131,9 @@ def _spectrum_lines(card: SpectrumCard) -> Iterator[tuple[str, str]]:
         yield "calibrated", f"{measured.split}, {measured.images} images; {_decoding(measured.decoding)}{scorer}"
     for point in card.grid:
         terms = " ".join(f"{value:+.3g} {name}" for name, value in point.coefficients.items())
-        words = "" if point.expected_words is None else f"{point.expected_words:.1f} words; "
-        values = ", ".join(f"{name} {value:.4g}" for name, value in point.measures.items())
-        yield "point", f"{point.descriptiveness:.2f}: {words}{values} ({terms or 'the base'})"
+        words = [] if point.expected_words is None else [f"{point.expected_words:.1f} words"]
+        values = ", ".join([*words, *(f"{name} {value:.4g}" for name, value in point.measures.items())])
+        yield "point", f"{point.descriptiveness:.2f}: {values} ({terms or 'the base'})".replace("  ", " ")
 
 
 def _hashes(card: Card) -> Iterator[tuple[str, str]]:

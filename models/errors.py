@@ -6,6 +6,7 @@
     ├── UnknownNameError          a model, family, strategy, ... that does not exist
     ├── CheckpointError           a checkpoint folder is incomplete, damaged or does not fit
     ├── DataError                 a dataset or a recipe cannot be used
+    ├── ExperimentError           an experiments file or the ledger cannot be used
     ├── OverloadedError           no room, too late, or shutting down
     └── MissingDependencyError    an optional package or program is absent
 
@@ -63,7 +64,7 @@ class RequestError(LimnerError):
 
 
 class UnknownNameError(LimnerError):
-    codes = frozenset({"unknown_model", "unknown_name", "unknown_experiment"})
+    codes = frozenset({"unknown_model", "unknown_name", "unknown_experiment", "unknown_vote_target"})
 
 
 class CheckpointError(LimnerError):
@@ -76,8 +77,18 @@ class DataError(LimnerError):
     )
 
 
+class ExperimentError(LimnerError):
+    codes = frozenset({"bad_experiments", "bad_ledger"})
+
+
 class OverloadedError(LimnerError):
+    """``retry_after_s``: when to come again, where it can be estimated; else the edge has a default for the code."""
+
     codes = frozenset({"queue_full", "deadline_exceeded", "shutting_down", "unavailable"})
+
+    def __init__(self, code: str, detail: str, retry_after_s: int | None = None) -> None:
+        super().__init__(code, detail)
+        self.retry_after_s = retry_after_s  # pickled with the attributes; ``args`` stay code and detail
 
 
 class MissingDependencyError(LimnerError):

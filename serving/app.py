@@ -1,4 +1,4 @@
-"""The Ray Serve application: ingress -> captioner, both reporting to the monitor."""
+"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to the monitor; a ledger."""
 
 import ray
 from ray.serve import Application
@@ -6,7 +6,9 @@ from ray.serve import Application
 from serving.args import AppArgs
 from serving.captioner import Captioner
 from serving.ingress import Ingress
+from serving.ledger_deployment import LedgerOwner
 from serving.monitor import Monitor
+from serving.scorer import Scorer
 
 
 def build_app(args: AppArgs) -> Application:
@@ -16,14 +18,16 @@ def build_app(args: AppArgs) -> Application:
     ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's.
     """
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
-    monitor = Monitor.bind()  # type: ignore[attr-defined]
+    monitor = Monitor.bind(args)  # type: ignore[attr-defined]
+    scorer = Scorer.bind(args, monitor) if args.scores_a_sample else None  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
         max_ongoing_requests=most_requests,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
-    ).bind(args, monitor)
+    ).bind(args, monitor, scorer)
+    ledger = LedgerOwner.bind(args.ledger) if args.experiments else None  # type: ignore[attr-defined]
     app: Application = Ingress.options(  # type: ignore[attr-defined]
         max_ongoing_requests=2 * most_requests
-    ).bind(args, captioner, monitor)
+    ).bind(args, captioner, monitor, ledger)
     return app
 
 

@@ -1,11 +1,12 @@
-"""The three forms of a caption request - JSON, multipart, raw image - to options and encoded images."""
+"""The forms of a request about images - JSON, multipart, raw image - to options and encoded images."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
+from pydantic import BaseModel
 
 from models.errors import RequestError
+from serving.compare_schemas import CompareOptions, CompareRequest
 from serving.image_inputs import image_bytes
 from serving.messages import Failure
 from serving.multipart import parse_multipart
@@ -15,7 +16,10 @@ from serving.validation import validated
 
 Images = tuple[bytes | Failure, ...]
 
+Options = TypeVar("Options", bound=BaseModel)
+
 _QUERY_JSON = ("decode", "mix")
+_MULTIPART = "multipart/form-data"
 
 
 async def read_caption_request(request: Request, max_images: int) -> tuple[CaptionOptions, Images]:
@@ -25,9 +29,32 @@ async def read_caption_request(request: Request, max_images: int) -> tuple[Capti
         RequestError: ``unsupported_media_type``, ``malformed_json``, ``malformed_body`` or ``invalid_request``.
     """
     _check_encoding(request)
-    options, images = await _reader(media_type(request))(request, max_images)
-    check_count(len(images), max_images)
-    return options, images
+    kind = media_type(request)
+    if kind.startswith("image/") or kind == "application/octet-stream":
+        return await _from_raw(request)
+    if kind == _MULTIPART:
+        return await _from_multipart(request, CaptionOptions, max_images)
+    if not _is_json(kind):
+        raise RequestError(
+            "unsupported_media_type",
+            "send application/json, multipart/form-data, or the image itself as image/* or application/octet-stream",
+        )
+    asked = validated(CaptionRequest, parse_json(await request.body()))
+    check_count(len(asked.images), max_images)
+    return asked, tuple(map(image_bytes, asked.images))
+
+
+async def read_compare_request(request: Request, max_images: int) -> tuple[CompareOptions, Images]:
+    """What a request to ``/v1/compare`` asks. Raises as ``read_caption_request`` does."""
+    _check_encoding(request)
+    kind = media_type(request)
+    if kind == _MULTIPART:
+        return await _from_multipart(request, CompareOptions, max_images)
+    if not _is_json(kind):
+        raise RequestError("unsupported_media_type", "send application/json or multipart/form-data")
+    asked = validated(CompareRequest, parse_json(await request.body()))
+    check_count(len(asked.images), max_images)
+    return asked, tuple(map(image_bytes, asked.images))
 
 
 async def read_json(request: Request) -> Any:
@@ -59,29 +86,11 @@ def check_count(images: int, max_images: int) -> None:
         raise RequestError("invalid_request", f"images: {images} given, at most {max_images} in one request")
 
 
-def _reader(kind: str) -> Callable[[Request, int], Awaitable[tuple[CaptionOptions, Images]]]:
-    if _is_json(kind):
-        return _from_json
-    if kind == "multipart/form-data":
-        return _from_multipart
-    if kind.startswith("image/") or kind == "application/octet-stream":
-        return _from_raw
-    raise RequestError(
-        "unsupported_media_type",
-        "send application/json, multipart/form-data, or the image itself as image/* or application/octet-stream",
-    )
-
-
 def _is_json(kind: str) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-async def _from_json(request: Request, _max_images: int) -> tuple[CaptionOptions, Images]:
-    asked = validated(CaptionRequest, parse_json(await request.body()))
-    return asked, tuple(map(image_bytes, asked.images))
-
-
-async def _from_raw(request: Request, _max_images: int) -> tuple[CaptionOptions, Images]:
+async def _from_raw(request: Request) -> tuple[CaptionOptions, Images]:
     given: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
         if name in given:
@@ -92,7 +101,7 @@ async def _from_raw(request: Request, _max_images: int) -> tuple[CaptionOptions,
     return validated(CaptionOptions, given, strict=False), (await request.body(),)
 
 
-async def _from_multipart(request: Request, max_images: int) -> tuple[CaptionOptions, Images]:
+async def _from_multipart(request: Request, schema: type[Options], max_images: int) -> tuple[Options, Images]:
     parts = parse_multipart(request.headers["content-type"], await request.body(), max_parts=max_images + 1)
     images = tuple(part.data for part in parts if part.name == "images")
     asked = [part.data for part in parts if part.name == "request"]
@@ -103,8 +112,8 @@ async def _from_multipart(request: Request, max_images: int) -> tuple[CaptionOpt
         raise _refuse("images: the form needs at least one part of this name")
     if len(asked) > 1:
         raise _refuse("request: given twice in the form")
-    options = parse_json(asked[0], "the part 'request'") if asked else {}
-    return validated(CaptionOptions, options), images
+    check_count(len(images), max_images)
+    return validated(schema, parse_json(asked[0], "the part 'request'") if asked else {}), images
 
 
 def _refuse(detail: str) -> RequestError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,11 @@ from models.decoding import parse_decode
 from models.errors import LimnerError
 from serving import metrics
 from serving.args import AppArgs
+from serving.caption_watch import CaptionWatch
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.monitor import sender
 from serving.reports import Reporter
+from serving.scorer import scores_sender
 
 if TYPE_CHECKING:
     from serving.model_pool import LoadedModel
@@ -28,7 +31,9 @@ class Captioner:
     Errors are returned, not raised: Ray would wrap them.
     """
 
-    async def __init__(self, args: AppArgs, monitor: DeploymentHandle[Any]) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, args: AppArgs, monitor: DeploymentHandle[Any], scorer: DeploymentHandle[Any] | None
+    ) -> None:
         from serving.engine import Engine  # deferred: loads torch, which only this process needs
 
         self._closing = AsyncExitStack()
@@ -39,13 +44,19 @@ class Captioner:
         for model in models:
             await self._warm_up(model)
         reporter.forget()  # nobody asked for the warm-up
-        reporting = asyncio.create_task(reporter.run(sender(monitor)))
-        self._closing.callback(reporting.cancel)
+        reporter.gauge(metrics.QUEUE_LIMIT_IMAGES, args.limits.max_queue_images)
+        own = {model: parse_decode(None, loaded.pipeline.card.decoding) for model, loaded in models.items()}
+        self._watch = CaptionWatch(args.monitor, own, reporter, scoring=scorer is not None)
+        self._run_beside(reporter.run(sender(monitor)))
+        if scorer is not None:
+            self._run_beside(self._watch.run(scores_sender(scorer)))
 
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""
         try:
-            return await self._engine.caption(job)
+            reply = await self._engine.caption(job)
+            self._watch.see(job, reply)
+            return reply
         except LimnerError as error:
             return error
 
@@ -71,6 +82,9 @@ class Captioner:
 
     async def __del__(self) -> None:
         await self._closing.aclose()
+
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        self._closing.callback(asyncio.create_task(work).cancel)
 
     async def _warm_up(self, model: str) -> None:
         reply = await self._engine.caption(CaptionJob("warm-up", model, (_grey_png(),), parse_decode(None)))

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from pydantic import ValidationError
 
-from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, find_captioner
-from models.cli_values import decode_words
+from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from models.cli_values import decode_words, key_values, numbers
 from models.errors import RequestError
+from serving.args import DEFAULT_LEDGER, AppArgs, Limits, MonitorArgs
+from serving.local_models import Wish, choose
+from serving.validation import explain
+
+_LIMITS = f"The limits: {', '.join(Limits.model_fields)}"
 
 
 def serve(
@@ -23,14 +29,24 @@ def serve(
     models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
     scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
     no_scorer: Annotated[bool, typer.Option("--no-scorer", help="Give no CLIPScores.")] = False,
+    sample_share: Annotated[
+        float, typer.Option(help="Share of the unscored captions to score for /metrics, off their path.", min=0, max=1)
+    ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
+    experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Where their outcomes go: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
-    from serving.args import AppArgs  # deferred, as below: Ray takes seconds to load
+    from serving.experiments.checks import check_arms  # deferred, as below: Ray takes seconds to load
+    from serving.experiments.database import open_database
+    from serving.experiments.definition import read_experiments
     from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
 
@@ -41,8 +57,15 @@ def serve(
         device=device,
         dtype=dtype,
         threads=threads,
+        limits=_limits(limit or ()),
+        experiments=read_experiments(experiments) if experiments else (),
+        ledger=ledger or DEFAULT_LEDGER,
+        monitor=MonitorArgs(sample_share=sample_share),
     )
-    ServedModels.from_args(args)  # a wrong name is told at once, not after a minute
+    check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
+    if args.experiments:
+        with open_database(args.ledger):
+            pass
     if not port_is_free(host, port):
         raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
     with local_ray(verbose=verbose) as logs:
@@ -62,7 +85,17 @@ def caption(
     guidance: Annotated[
         float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
     ] = None,
+    descriptiveness: Annotated[
+        float | None, typer.Option(help="0 concise to 1 descriptive; of models with a spectrum.")
+    ] = None,
+    mix: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, how far along a direction; repeatable.")] = None,
+    target_words: Annotated[
+        int | None, typer.Option(help="The descriptiveness with this mean length, as calibrated.", min=1)
+    ] = None,
     num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
+    rerank: Annotated[
+        bool, typer.Option("--rerank", help="Of all that the decoding finds, those with the best CLIPScore.")
+    ] = False,
     score: Annotated[bool, typer.Option("--score", help="CLIPScore after each caption.")] = False,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
@@ -75,27 +108,29 @@ def caption(
     batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
 ) -> None:
     """Caption picture files, one line each; what fails is told on stderr."""
-    from models.decoding import parse_decode  # these load torch, which `limner --help` should not wait for
-    from models.device import set_threads
-    from models.pipeline import load_pipeline
-    from serving.files import caption_files, find_pictures, row_of
+    from models.device import set_threads  # these load torch, which `limner --help` should not wait for
+    from serving.files import caption_files, find_pictures, nothing_in, row_of
     from serving.output import json_line, rows_to, text_line
 
-    strategy = parse_decode(
-        decode_words(decode, option or (), guidance), find_captioner(model, models_dir).card.decoding
-    )
-    strategy.rows(num_captions)  # refuses more captions than the strategy can give
+    wish = Wish(model, descriptiveness, numbers(mix) if mix else None, target_words)
+    choice = choose(wish, decode_words(decode, option or (), guidance), models_dir)
+    choice.strategy.rows(num_captions)  # refuses more captions than the strategy can give
     files = find_pictures(paths, recursive=recursive)
     if not any(os.path.lexists(file.path) for file in files):
-        raise _nothing_in(paths)
+        raise nothing_in(paths)
     failed: list[bool] = []
     with rows_to(out, json_line if json_lines or out else text_line) as write:
         set_threads(threads, respect_omp=True)
-        pipeline = load_pipeline(
-            model, models_dir=models_dir, scorer=scorer if score else None, device=device, dtype=dtype
-        )
+        pipeline = choice.load(scorer=scorer if score or rerank else None, device=device, dtype=dtype)
         for file, image in caption_files(
-            pipeline, files, strategy, num_captions=num_captions, score=score, batch_size=batch_size
+            pipeline,
+            files,
+            choice.strategy,
+            num_captions=num_captions,
+            score=score,
+            rerank=rerank,
+            point=choice.point,
+            batch_size=batch_size,
         ):
             failed.append(image.error is not None)
             if image.error is not None:
@@ -103,17 +138,21 @@ def caption(
             if image.error is None or json_lines or out:
                 write(row_of(file, image, pipeline.model_id))
         if not failed:
-            raise _nothing_in(paths)
+            raise nothing_in(paths)
     if any(failed):
         typer.echo(f"error: {sum(failed)} of {len(failed)} pictures failed", err=True)
         raise typer.Exit(1)
 
 
-def _nothing_in(paths: Sequence[str]) -> RequestError:
-    if missing := [path for path in paths if not os.path.lexists(path)]:
-        return RequestError("invalid_request", f"{missing[0]!r} does not exist")
-    where = ", ".join(map(repr, paths))
-    return RequestError("invalid_request", f"no pictures in {where} (-r looks into subfolders too)")
+def _limits(words: Sequence[str]) -> Limits:
+    """The limits with those of ``--limit`` in place of the defaults."""
+    given = key_values(words)
+    if unknown := [name for name in given if name not in Limits.model_fields]:
+        raise RequestError("invalid_request", f"--limit: there is no limit {unknown[0]!r}. {_LIMITS}")
+    try:
+        return Limits.model_validate(given, strict=True)
+    except ValidationError as error:
+        raise RequestError("invalid_request", f"--limit {explain(error).removeprefix('the request: ')}") from None
 
 
 def _exit_on_signals() -> None:

@@ -66,7 +66,8 @@ class Engine:
         self._reporter = reporter
         self._deadline_s = limits.deadline_s
         self._image_limits = ImageLimits(max_bytes=limits.max_image_bytes, max_pixels=limits.max_image_px)
-        self._opening = asyncio.Semaphore(args.decode_threads)
+        # Each model has its own: nobody's pictures stand behind those that wait to enter another model's full queue.
+        self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in models}
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
         self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
@@ -74,6 +75,9 @@ class Engine:
             max_queue_images=limits.max_queue_images,
             max_batch_images=args.max_batch_images,
             max_batch_rows=args.max_batch_rows,
+            lanes=tuple(models),
+            largest_request=limits.max_images,
+            target_pass_s=args.target_pass_s,
             on_queue_change=lambda images: reporter.gauge(metrics.QUEUE_IMAGES, images),
         )
 
@@ -117,7 +121,7 @@ class Engine:
             _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, pipeline, captions=texts))  # type: ignore[misc]
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
-        answers = await self._answer(job.request_id, asks, time.monotonic() + self._deadline_s)
+        answers = await self._answer(job, asks, time.monotonic() + self._deadline_s)
         scored = (ScoredImage(answer.outcome.clip_scores, pipeline.scorer_id, answer.error) for answer in answers)
         return ScoreReply(tuple(scored))
 
@@ -135,7 +139,7 @@ class Engine:
                 _Ask(data, key, rows, lambda image: Payload(image, pipeline, strategy, _seed(strategy), score))
                 for data in images
             ]
-            return await self._answer(job.request_id, asks, deadline)
+            return await self._answer(job, asks, deadline)
 
     def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
@@ -146,45 +150,45 @@ class Engine:
         self._scheduler.close()
         self._openers.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, request_id: str, asks: Sequence[_Ask], deadline: float) -> list[_Answer]:
-        with self._scheduler.reserve(sum(isinstance(ask.data, bytes) for ask in asks)) as room:
+    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], deadline: float) -> list[_Answer]:
+        with self._scheduler.reserve(sum(isinstance(ask.data, bytes) for ask in asks), job.model) as room:
             try:
                 async with asyncio.timeout(deadline - time.monotonic()):
-                    return await asyncio.gather(*(self._answer_one(request_id, ask, room, deadline) for ask in asks))
+                    return await asyncio.gather(*(self._answer_one(job, ask, room, deadline) for ask in asks))
             except TimeoutError:
                 detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
                 raise OverloadedError("deadline_exceeded", detail) from None
 
     async def _answer_one(
-        self, request_id: str, ask: _Ask, room: Reservation[Payload, Outcome], deadline: float
+        self, job: CaptionJob | ScoreJob, ask: _Ask, room: Reservation[Payload, Outcome], deadline: float
     ) -> _Answer:
         """Never raises for what concerns this image only, so that its neighbours go on."""
         if isinstance(ask.data, Failure):
             return _Answer(error=ask.data)
         try:
-            return await self._queue(ask, ask.data, room, deadline)
+            return await self._queue(job.model, ask, ask.data, room, deadline)
         except Exception as error:
             if not isinstance(error, LimnerError):
-                logger.exception("request %s: an image failed", request_id)
+                logger.exception("request %s: an image failed", job.request_id)
             return _Answer(error=Failure(*public_error(error)))
 
-    async def _queue(self, ask: _Ask, data: bytes, room: Reservation[Payload, Outcome], deadline: float) -> _Answer:
+    async def _queue(
+        self, model: str, ask: _Ask, data: bytes, room: Reservation[Payload, Outcome], deadline: float
+    ) -> _Answer:
         try:
-            async with self._opening:
+            async with self._opening[model]:
                 loop = asyncio.get_running_loop()
                 loaded = await loop.run_in_executor(self._openers, load_image, data, self._image_limits)
                 px = loaded.image.width * loaded.image.height
-                await self._waiting_px.acquire(
-                    px
-                )  # inside the semaphore: nothing more is opened while there is no room
+                await self._waiting_px.acquire(px, model)  # inside: nothing more is opened while there is no room
         except ImageError:
             room.release()
             raise
         try:
-            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, deadline)
+            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, deadline, model)
             done = await asyncio.wrap_future(room.submit(item))
         finally:
-            self._waiting_px.release(px)
+            self._waiting_px.release(px, model)
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
         return _Answer(done.value, done.wait_s, tuple(loaded.notes))
 

@@ -31,7 +31,8 @@ HTTP_STATUS: dict[str, int] = {
     "unknown_model": 404,
     "unknown_name": 422,  # a strategy, say: a field of the request, not the thing it is addressed to
     "unknown_experiment": 404,
-    # CheckpointError, DataError, MissingDependencyError: the server's own files are at fault
+    "unknown_vote_target": 404,
+    # CheckpointError, DataError, MissingDependencyError, ExperimentError: the server's own files are at fault
     "bad_card": 500,
     "missing_file": 500,
     "hash_mismatch": 500,
@@ -46,6 +47,8 @@ HTTP_STATUS: dict[str, int] = {
     "missing_ids": 500,
     "not_finite": 500,
     "missing_dependency": 500,
+    "bad_experiments": 500,
+    "bad_ledger": 500,
     # OverloadedError
     "queue_full": 429,
     "deadline_exceeded": 504,
@@ -59,6 +62,7 @@ HTTP_STATUS: dict[str, int] = {
 }
 
 RETRY_AFTER_S: dict[str, int] = {"queue_full": 1, "shutting_down": 5, "unavailable": 5}
+"""Where the error itself brings no estimate."""
 
 PROBLEM_TYPE = "application/problem+json"
 _MAX_DETAIL_CHARS = 1000
@@ -83,9 +87,9 @@ def public_error(error: BaseException) -> tuple[str, str]:
 
 
 def problem_response(
-    code: str, detail: str, request_id: str, *, status: int | None = None, headers: dict[str, str] | None = None
+    code: str, detail: str, request_id: str, *, status: int | None = None, retry_after_s: int | None = None
 ) -> JSONResponse:
-    """The answer for one error; ``status`` overrides the table (for codes that stand for several)."""
+    """The answer for one error; ``status`` and ``retry_after_s`` override the tables."""
     problem = Problem(
         title=code.replace("_", " "),
         status=HTTP_STATUS[code] if status is None else status,
@@ -93,10 +97,9 @@ def problem_response(
         code=code,
         request_id=request_id,
     )
-    all_headers = dict(headers or {})
-    if code in RETRY_AFTER_S:
-        all_headers["retry-after"] = str(RETRY_AFTER_S[code])
-    return JSONResponse(problem.model_dump(), problem.status, all_headers, media_type=PROBLEM_TYPE)
+    after_s = RETRY_AFTER_S.get(code) if retry_after_s is None else retry_after_s
+    headers = {} if after_s is None else {"retry-after": str(after_s)}
+    return JSONResponse(problem.model_dump(), problem.status, headers, media_type=PROBLEM_TYPE)
 
 
 def problem_responses(*codes: str) -> dict[int | str, dict[str, Any]]:

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.decoding.strategy import Strategy
-from models.errors import ImageError
+from models.errors import ImageError, RequestError
 from models.images import LoadedImage, read_image
+from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
 from serving.messages import CaptionedImage, Failure
+from serving.points import Point
 from serving.results import result_of
 
 _SUFFIXES = frozenset(".jpg .jpeg .jfif .png .gif .webp .avif .heic .heif .bmp .tif .tiff .ppm .pgm .pbm .pnm".split())
 _SYSTEM_FILES = frozenset({"thumbs.db", "desktop.ini"})
 _NOT_PICTURES = frozenset({"empty", "not_an_image", "unsupported_format"})
 _MAX_BATCH_PX = 192_000_000  # decoded pixels held at a time
+_AS_THE_CARD_SAYS = Point()
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class PictureFile:
     """What its row is called: relative to the folder given, or the path itself."""
     named: bool
     """Whether it must be a picture: given by itself, or named like one. Other files of a folder are skipped if not."""
+
+
+Opened = tuple[PictureFile, LoadedImage | Failure]
+"""A file and its picture, or why there is none."""
 
 
 def find_pictures(paths: Iterable[str], *, recursive: bool = False) -> list[PictureFile]:
@@ -42,17 +49,18 @@ def find_pictures(paths: Iterable[str], *, recursive: bool = False) -> list[Pict
     return found
 
 
-def caption_files(
-    pipeline: CaptionPipeline,
-    files: Iterable[PictureFile],
-    strategy: Strategy,
-    *,
-    num_captions: int = 1,
-    score: bool = False,
-    batch_size: int = 16,
-) -> Iterator[tuple[PictureFile, CaptionedImage]]:
-    """Each file with its captions or its error, in order; files of a folder that are no pictures are left out."""
-    waiting: list[tuple[PictureFile, LoadedImage | Failure]] = []
+def nothing_in(paths: Sequence[str]) -> RequestError:
+    """The refusal of paths that lead to no picture."""
+    if missing := [path for path in paths if not os.path.lexists(path)]:
+        return RequestError("invalid_request", f"{missing[0]!r} does not exist")
+    where = ", ".join(map(repr, paths))
+    return RequestError("invalid_request", f"no pictures in {where} (-r looks into subfolders too)")
+
+
+def open_batches(files: Iterable[PictureFile], batch_size: int) -> Iterator[list[Opened]]:
+    """The files with their pictures or errors, in order, as many at a time as make ``batch_size`` pictures or fill the
+    memory set aside for them; files of a folder that are no pictures are left out."""
+    waiting: list[Opened] = []
     pending, px = 0, 0
     for file in files:
         try:
@@ -65,30 +73,49 @@ def caption_files(
         if isinstance(opened, LoadedImage):
             pending, px = pending + 1, px + opened.image.width * opened.image.height
         if pending >= batch_size or px >= _MAX_BATCH_PX:
-            yield from _caption(pipeline, waiting, strategy, num_captions, score)
+            yield waiting
             waiting, pending, px = [], 0, 0
-    yield from _caption(pipeline, waiting, strategy, num_captions, score)
+    if waiting:
+        yield waiting
+
+
+def caption_files(
+    pipeline: CaptionPipeline,
+    files: Iterable[PictureFile],
+    strategy: Strategy,
+    *,
+    num_captions: int = 1,
+    score: bool = False,
+    rerank: bool = False,
+    point: Point = _AS_THE_CARD_SAYS,
+    batch_size: int = 16,
+) -> Iterator[tuple[PictureFile, CaptionedImage]]:
+    """Each file with its captions or its error, in order; files of a folder that are no pictures are left out.
+
+    Args:
+        point: where in the model's weight space ``pipeline`` is, for the record.
+    """
+    for opened in open_batches(files, batch_size):
+        images = [picture.image for _, picture in opened if isinstance(picture, LoadedImage)]
+        found = pipeline.caption(images, strategy, num_captions=num_captions, score=score, rerank=rerank).captions
+        yield from zip((file for file, _ in opened), results_of(opened, found, point), strict=True)
+
+
+def results_of(
+    opened: Sequence[Opened], captions: Iterable[Sequence[Caption]], point: Point
+) -> Iterator[CaptionedImage]:
+    """One result for each file of a batch; ``captions`` are those of its pictures."""
+    found = iter(captions)
+    for _, picture in opened:
+        if isinstance(picture, Failure):
+            yield CaptionedImage(error=picture, point=point)
+        else:
+            yield CaptionedImage(tuple(next(found)), picture.notes, point=point)
 
 
 def row_of(file: PictureFile, image: CaptionedImage, model: str) -> dict[str, Any]:
     """One result of ``/v1/captions`` with ``file_name`` in place of ``index``, and the model."""
     return {"file_name": file.name, **result_of(image).model_dump(mode="json"), "model": model}
-
-
-def _caption(
-    pipeline: CaptionPipeline,
-    waiting: Sequence[tuple[PictureFile, LoadedImage | Failure]],
-    strategy: Strategy,
-    num_captions: int,
-    score: bool,
-) -> Iterator[tuple[PictureFile, CaptionedImage]]:
-    images = [opened.image for _, opened in waiting if isinstance(opened, LoadedImage)]
-    found = iter(pipeline.caption(images, strategy, num_captions=num_captions, score=score).captions)
-    for file, opened in waiting:
-        if isinstance(opened, Failure):
-            yield file, CaptionedImage(error=opened)
-        else:
-            yield file, CaptionedImage(tuple(next(found)), opened.notes)
 
 
 def _walk(root: str, inside: str, recursive: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,7 +15,11 @@ from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.api import build_api
 from serving.args import AppArgs
+from serving.experiments.checks import check_arms
+from serving.experiments.outcomes import OutcomeSender
+from serving.ledger_deployment import RayLedger
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
 from serving.reports import Reporter
 from serving.served_models import ServedModels
@@ -67,10 +71,18 @@ class RayBackend:
 
 
 async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
-    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``."""
+    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``.
+
+    A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
+    """
     try:
         async with asyncio.timeout(timeout_s):
-            return await getattr(handle, method).remote(*arguments)
+            response = getattr(handle, method).remote(*arguments)
+            try:
+                return await response
+            except asyncio.CancelledError:
+                response.cancel()
+                raise
     except (TimeoutError, RayError, RayServeException) as error:
         detail = f"a part of the server does not answer ({type(error).__name__})"
         raise OverloadedError("unavailable", detail) from error
@@ -81,20 +93,45 @@ async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, 
 class Ingress:
     """Builds its application on the replica, so that nothing of it is ever pickled."""
 
-    def __init__(self, args: AppArgs, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any]) -> None:
+    def __init__(
+        self,
+        args: AppArgs,
+        captioner: DeploymentHandle[Any],
+        monitor: DeploymentHandle[Any],
+        ledger_handle: DeploymentHandle[Any] | None,
+    ) -> None:
         self._monitor = monitor
+        self._under_way = Count()
+        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
+        models = ServedModels.from_args(args)
+        check_arms(args.experiments, models)
         self._services = Services(
             args=args,
-            models=ServedModels.from_args(args),
+            models=models,
             backend=RayBackend(captioner, monitor, args.limits.deadline_s),
-            reporter=Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST),
+            reporter=reporter,
+            ledger=ledger,
+            outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))
+            if ledger is not None
+            else None,
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return build_api(self._services, return_id=False, background=self._reporting)
+        app = build_api(self._services, return_id=False, background=self._reporting)
+        app.add_middleware(UnderWay, count=self._under_way)
+        return app
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until every answer is sent; false when some are not after ``timeout_s``. Refuses nothing: that is for
+        the captioner to do, which then answers at once."""
+        return await self._under_way.none(timeout_s)
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._services.reporter.run(sender(self._monitor)))
-        yield
-        task.cancel()
+        async with AsyncExitStack() as closing:
+            closing.callback(asyncio.create_task(self._services.reporter.run(sender(self._monitor))).cancel)
+            if (outcomes := self._services.outcomes) is not None:
+                closing.push_async_callback(outcomes.close)
+                closing.callback(asyncio.create_task(outcomes.run()).cancel)
+            yield

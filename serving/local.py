@@ -23,6 +23,7 @@ from serving.args import AppArgs
 _APP = "limner"
 _OBJECT_STORE_BYTES = 512 << 20  # holds the bodies of requests under way; the default would be 30 % of the memory
 _DRAIN_S = 20.0
+_LAST_ANSWERS_S = 2.0  # on their way to clients once the captioner is done
 _READY_WITHIN_S = 60.0  # beyond the loading of the models
 
 
@@ -60,8 +61,17 @@ def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
         yield _wait_until_ready(host, port)
     finally:
         with suppress(RayError, RayServeException, TimeoutError):  # a captioner that is gone has nothing to finish
-            captioner = serve.get_deployment_handle("Captioner", _APP)
-            captioner.drain.remote(_DRAIN_S).result(timeout_s=_DRAIN_S + 5)
+            _drain("Captioner", _DRAIN_S)
+            _drain("Ingress", _LAST_ANSWERS_S)
+
+
+def _drain(deployment: str, timeout_s: float) -> None:
+    handle = serve.get_deployment_handle(deployment, _APP)
+    try:
+        handle.drain.remote(timeout_s).result(timeout_s=timeout_s + 5)
+    finally:
+        # Its thread would start a Ray of its own when it finds this one gone.
+        handle.shutdown()  # type: ignore[no-untyped-call]
 
 
 def port_is_free(host: str, port: int) -> bool:

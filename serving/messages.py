@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from models.decoding.strategy import Strategy
 from models.interfaces import Caption
 from serving.points import Point
+from serving.quality import QualitySample
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ class CaptionedImage:
     """Where the captions come from."""
     fallback: bool = False
     """Whether they took the place of captions below ``min_clip_score``."""
+
+
+@dataclass(frozen=True)
+class SampledImage:
+    """An encoded image and what was captioned, to be scored off the request path."""
+
+    data: bytes
+    sample: QualitySample
 
 
 @dataclass(frozen=True)

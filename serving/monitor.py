@@ -6,7 +6,9 @@ from typing import Any
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from serving.args import AppArgs
 from serving.metrics import Metrics
+from serving.quality import Quality
 from serving.reports import Report
 
 
@@ -20,8 +22,9 @@ from serving.reports import Report
 class Monitor:
     """A private registry behind two methods; counters begin at 0 after a restart."""
 
-    def __init__(self) -> None:
-        self._metrics = Metrics()
+    def __init__(self, args: AppArgs) -> None:
+        quality = Quality(args.monitor.drift, args.monitor.baselines)
+        self._metrics = Metrics(quality=quality, scorer=args.scores_a_sample)
 
     async def report(self, report: Report) -> None:
         """Take in what one process measured."""

@@ -7,40 +7,58 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from serving.compare_schemas import CompareOptions, CompareRequest
 from serving.errors import Problem
-from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest
+from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
+from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
 
 _REF = "#/components/schemas/{model}"
-_SCHEMAS: tuple[type[BaseModel], ...] = (CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem)
+_SCHEMAS: tuple[type[BaseModel], ...] = (
+    *(CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem),
+    *(ChatRequest, ChatChunk, OpenAIError),
+    *(CompareRequest, CompareOptions, VoteRequest),
+)
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
 def caption_forms() -> dict[str, Any]:
     """``openapi_extra`` of the caption route: its three body forms, and the query of the raw one."""
-    multipart = {
-        "type": "object",
-        "required": ["images"],
-        "properties": {
-            "images": {"type": "array", "items": {"type": "string", "format": "binary"}},
-            "request": {"$ref": _REF.format(model="CaptionOptions")},
-        },
-    }
-    content = {
-        "application/json": {"schema": {"$ref": _REF.format(model="CaptionRequest")}},
-        "multipart/form-data": {
-            "schema": multipart,
-            "encoding": {"request": {"contentType": "application/json"}},
-        },
-        "image/*": _BINARY,
-        "application/octet-stream": _BINARY,
-    }
+    content = {**_json_or_multipart(CaptionRequest, CaptionOptions), "image/*": _BINARY}
+    content["application/octet-stream"] = _BINARY
     return {"requestBody": {"required": True, "content": content}, "parameters": _query_parameters()}
+
+
+def compare_forms() -> dict[str, Any]:
+    """``openapi_extra`` of the route that compares: its two body forms."""
+    return {"requestBody": {"required": True, "content": _json_or_multipart(CompareRequest, CompareOptions)}}
 
 
 def json_form(schema: type[BaseModel]) -> dict[str, Any]:
     """``openapi_extra`` of a route that reads one JSON body itself."""
     content = {"application/json": {"schema": {"$ref": _REF.format(model=schema.__name__)}}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def event_stream(schema: type[BaseModel]) -> dict[str, Any]:
+    """An entry of ``responses`` for a success that may also come as server-sent events, each one a ``schema``."""
+    return {"content": {"text/event-stream": {"schema": {"$ref": _REF.format(model=schema.__name__)}}}}
+
+
+def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict[str, Any]:
+    """The contents of a body that is one JSON object, or image files and the rest as JSON."""
+    required = [name for name, field in options.model_fields.items() if field.is_required()]
+    multipart = {
+        "type": "object",
+        "required": ["images", *(["request"] if required else [])],
+        "properties": {
+            "images": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "request": {"$ref": _REF.format(model=options.__name__)},
+        },
+    }
+    return {
+        "application/json": {"schema": {"$ref": _REF.format(model=whole.__name__)}},
+        "multipart/form-data": {"schema": multipart, "encoding": {"request": {"contentType": "application/json"}}},
+    }
 
 
 def install(app: FastAPI) -> None:

@@ -26,12 +26,17 @@ def text_line(row: Mapping[str, Any]) -> bytes:
 
     Control characters of the path are escaped.
     """
-    cells = [row["file_name"].translate(_ESCAPES)]
+    cells = [escaped(row["file_name"])]
     for caption in row["captions"]:
         cells.append(caption["text"])
         if caption["clip_score"] is not None:
             cells.append(f"{caption['clip_score']:.3f}")
     return os.fsencode("\t".join(cells) + "\n")
+
+
+def escaped(text: str) -> str:
+    """The text with control characters escaped, so that it breaks neither lines nor the terminal."""
+    return text.translate(_ESCAPES)
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:

@@ -1,21 +1,25 @@
-"""Refusals as they leave the ingress: every one counted, every one a problem document with the request's id."""
+"""Refusals as they leave the ingress: every one counted, each in the format of its route, with the request's id."""
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from models.errors import LimnerError
+from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.errors import problem_response
+from serving.openai_errors import in_format_of_route
 from serving.services import services_of
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
-def refuse(request: Request, code: str, detail: str, *, status: int | None = None) -> Response:
+def refuse(
+    request: Request, code: str, detail: str, *, status: int | None = None, retry_after_s: int | None = None
+) -> Response:
     """The answer to a request that failed as a whole."""
     services_of(request).reporter.count(metrics.ERRORS, code)
-    return problem_response(code, detail, request.state.request_id, status=status)
+    problem = problem_response(code, detail, request.state.request_id, status=status, retry_after_s=retry_after_s)
+    return in_format_of_route(request.scope, problem)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -26,7 +30,8 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _limner_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LimnerError)
-    return refuse(request, error.code, error.detail)
+    retry_after_s = error.retry_after_s if isinstance(error, OverloadedError) else None
+    return refuse(request, error.code, error.detail, retry_after_s=retry_after_s)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -6,7 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from serving.quality import MAX_TEXT_CHARACTERS, QualitySample
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +23,12 @@ class Report:
     counts: Counter[tuple[str, Labels]] = field(default_factory=Counter)
     observations: list[tuple[str, Labels, float]] = field(default_factory=list)
     gauges: dict[str, float] = field(default_factory=dict)
+    samples: list[QualitySample] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """Measurements held."""
-        return len(self.counts) + len(self.observations)
+        return len(self.counts) + len(self.observations) + len(self.samples)
 
 
 class Reporter:
@@ -41,6 +44,7 @@ class Reporter:
         heartbeat_s: float = 5.0,
         send_timeout_s: float = 2.0,
         max_pending: int = 10_000,
+        max_samples: int = 1_000,
     ) -> None:
         self._source = source
         self._lost_metric = lost_metric
@@ -48,6 +52,7 @@ class Reporter:
         self._heartbeat_s = heartbeat_s
         self._send_timeout_s = send_timeout_s
         self._max_pending = max_pending
+        self._max_samples = max_samples
         self._lock = threading.Lock()
         self._pending = Report(source)
         self._gauges: dict[str, float] = {}
@@ -64,6 +69,16 @@ class Reporter:
         with self._lock:
             if self._has_room():
                 self._pending.observations.append((name, labels, value))
+
+    def sample(self, sample: QualitySample) -> None:
+        """Tell of one caption; its text is cut where it is longer than anyone needs."""
+        if sample.text is not None and len(sample.text) > MAX_TEXT_CHARACTERS:
+            sample = replace(sample, text=sample.text[:MAX_TEXT_CHARACTERS])
+        with self._lock:
+            if len(self._pending.samples) >= self._max_samples:
+                self._lose(1)
+            elif self._has_room():
+                self._pending.samples.append(sample)
 
     def gauge(self, name: str, value: float) -> None:
         """Set this process's part of a gauge."""

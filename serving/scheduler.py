@@ -1,20 +1,25 @@
 """One thread that owns the models, and the bounded queue in front of it. Knows neither Ray nor torch."""
 
 import logging
+import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
 from models.errors import OverloadedError
+from serving.fair_queue import FairQueue
+from serving.pass_times import PassKind, PassTimes
+from serving.queue_room import QueueRoom
 
 logger = logging.getLogger(__name__)
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+_LONGEST_RETRY_S = 60
 
 
 @dataclass(frozen=True)
@@ -27,23 +32,28 @@ class Done(Generic[R]):
 
 @dataclass(eq=False)
 class WorkItem(Generic[P, R]):
-    """One image of one request. Items of equal ``key`` may share a forward pass; ``rows`` is what one costs in it."""
+    """One image of one request. Items of equal ``key`` may share a forward pass; ``rows`` is what one costs in it;
+    ``lane`` is the model, whatever its mix: those with equal keys are in one lane."""
 
     key: Hashable
     payload: P
     rows: int = 1
     deadline: float = float("inf")
     """On the clock of ``time.monotonic``."""
+    lane: str = ""
     future: "Future[Done[R]]" = field(default_factory=Future)
     submitted: float = field(default_factory=time.monotonic)
 
 
 class Scheduler(Generic[P, R]):
-    """Runs ``run_batch(key, payloads)`` on its own thread, oldest item first, with every waiting item of the same key
-    that fits. ``run_batch`` returns one result per payload; an exception fails its batch only, and a batch of several
-    is then repeated item by item, so that one poisonous image fails alone.
+    """Runs ``run_batch(key, payloads)`` on its own thread: lanes in fair turns, a lane's oldest item first, with every
+    waiting item of the same key that fits into ``target_pass_s``. ``run_batch`` returns one result per payload; an
+    exception fails its batch only, and a batch of several is then repeated item by item, so that one poisonous image
+    fails alone.
 
     The queue counts images from ``reserve`` (when a request arrives) until their batch starts or they are given up.
+    Every lane is sure of a share of it, beside which a request of ``largest_request`` images still fits. ``timer`` is
+    the clock that passes are measured with.
     """
 
     def __init__(
@@ -53,16 +63,21 @@ class Scheduler(Generic[P, R]):
         max_queue_images: int,
         max_batch_images: int,
         max_batch_rows: int,
+        lanes: Sequence[str] = ("",),
+        largest_request: int = 1,
+        target_pass_s: float = math.inf,
+        timer: Callable[[], float] = time.monotonic,
         on_queue_change: Callable[[int], None] = lambda _images: None,
     ) -> None:
         self._run_batch = run_batch
-        self._max_queue_images = max_queue_images
         self._max_batch_images = max_batch_images
         self._max_batch_rows = max_batch_rows
+        self._timer = timer
         self._on_queue_change = on_queue_change
         self._changed = threading.Condition()
-        self._waiting: deque[WorkItem[P, R]] = deque()
-        self._reserved_images = 0
+        self._room = QueueRoom(max_queue_images, lanes, largest_request)
+        self._waiting: FairQueue[WorkItem[P, R]] = FairQueue(lanes)
+        self._times = PassTimes(target_pass_s, max_batch_images)
         self._running_images = 0
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="limner-scheduler", daemon=True)
@@ -77,68 +92,86 @@ class Scheduler(Generic[P, R]):
     def queued_images(self) -> int:
         """Images that wait: reserved and not yet submitted, or submitted and not yet in a batch."""
         with self._changed:
-            return self._queued()
+            return self._room.held
 
-    def reserve(self, images: int) -> "Reservation[P, R]":
+    def reserve(self, images: int, lane: str = "") -> "Reservation[P, R]":
         """Room for the images of a request, all or none.
 
         Raises:
-            OverloadedError: ``shutting_down``, or ``queue_full`` when they do not fit.
+            OverloadedError: ``shutting_down``, or ``queue_full`` when they do not fit, with ``retry_after_s``.
         """
         with self._changed:
             if self._closing:
                 raise OverloadedError("shutting_down", "the server is shutting down; send the request to another one")
-            queued = self._queued()
-            if queued + images > self._max_queue_images:
-                raise OverloadedError(
-                    "queue_full",
-                    f"{queued} images wait already and at most {self._max_queue_images} may; "
-                    f"{images} more do not fit: try again shortly",
-                )
-            self._reserved_images += images
+            if images > self._room.left(lane):
+                raise self._full(images, lane)
+            self._room.take(lane, images)
             self._notify()
-        return Reservation(self, images)
+        return Reservation(self, images, lane)
 
-    def _release(self, images: int) -> None:
+    def _full(self, images: int, lane: str) -> OverloadedError:
+        room = self._room
+        if room.held + images > room.max_images:
+            why = f"{room.held} images wait already and at most {room.max_images} may"
+        else:
+            why = (
+                f"{room.held_by(lane)} images wait for {lane!r} already and other models keep their share of the queue"
+            )
+        return OverloadedError(
+            "queue_full", f"{why}; {images} more do not fit: try again shortly", self._retry_s(images)
+        )
+
+    def _retry_s(self, images: int) -> int | None:
+        """Whole seconds until half the queue has gone, or room for ``images``; None before the first pass."""
+        pace_s = self._times.seconds_per_image
+        if pace_s is None:
+            return None
+        to_go = max(images, self._room.held // 2)
+        return min(_LONGEST_RETRY_S, max(1, math.ceil(to_go * pace_s)))
+
+    def _release(self, images: int, lane: str) -> None:
         with self._changed:
-            self._reserved_images -= images
+            self._room.give_back(lane, images)
             self._notify()
 
     def _submit(self, item: WorkItem[P, R]) -> None:
         item.future.add_done_callback(lambda future: self._forget(item) if future.cancelled() else None)
         with self._changed:
-            self._reserved_images -= 1
-            self._waiting.append(item)
+            self._waiting.add(item)
             self._notify()
 
     def drain(self, timeout_s: float) -> bool:
         """Refuse new work and wait for what was accepted; false when some is left after ``timeout_s``."""
         with self._changed:
             self._closing = True
-            return self._changed.wait_for(lambda: self._queued() + self._running_images == 0, timeout_s)
+            return self._changed.wait_for(lambda: self._room.held + self._running_images == 0, timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Drain, fail what is left and end the thread."""
         self.drain(timeout_s)
         with self._changed:
-            leftover, self._waiting = list(self._waiting), deque()
+            leftover = self._waiting.clear()
+            for item in leftover:
+                self._room.give_back(item.lane, 1)
             self._notify()
         for item in leftover:
             if item.future.set_running_or_notify_cancel():
                 item.future.set_exception(OverloadedError("shutting_down", "the server shut down before its turn came"))
         self._thread.join(timeout_s)
 
-    def _queued(self) -> int:
-        return self._reserved_images + len(self._waiting)
+    @property
+    def _reserved_images(self) -> int:
+        """Images counted whose item has not come yet."""
+        return self._room.held - len(self._waiting)
 
     def _notify(self) -> None:
-        self._on_queue_change(self._queued())
+        self._on_queue_change(self._room.held)
         self._changed.notify_all()
 
     def _forget(self, item: WorkItem[P, R]) -> None:
         with self._changed:
-            if item in self._waiting:
-                self._waiting.remove(item)
+            if self._waiting.remove(item):
+                self._room.give_back(item.lane, 1)
                 self._notify()
 
     def _loop(self) -> None:
@@ -151,34 +184,30 @@ class Scheduler(Generic[P, R]):
             with self._changed:
                 self._running_images = 0
                 self._notify()
-                self._changed.wait_for(lambda: self._waiting or (self._closing and self._queued() == 0))
-                if not self._waiting:
+                self._changed.wait_for(lambda: len(self._waiting) or (self._closing and not self._room.held))
+                if not len(self._waiting):
                     return None
-                picked = self._pick()
+                picked = self._waiting.take(self._most)
+                self._room.give_back(picked[0].lane, len(picked))
                 self._running_images = len(picked)
                 self._notify()
             batch = [item for item in picked if _start(item)]  # outside the lock: futures call back
             if batch:
                 return batch
 
-    def _pick(self) -> list[WorkItem[P, R]]:
-        """Take the oldest item and those like it out of the queue; the order of the others is kept."""
-        head = self._waiting[0]
-        room = min(self._max_batch_images, max(1, self._max_batch_rows // max(1, head.rows)))
-        picked: list[WorkItem[P, R]] = []
-        others: deque[WorkItem[P, R]] = deque()
-        for item in self._waiting:
-            (picked if item.key == head.key and len(picked) < room else others).append(item)
-        self._waiting = others
-        return picked
+    def _most(self, head: WorkItem[P, R]) -> int:
+        """Items of the pass that begins with ``head``."""
+        rows = max(1, head.rows)
+        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(_kind(head))))
 
     def _run(self, batch: list[WorkItem[P, R]]) -> None:
-        started = time.monotonic()
+        started, waited_until = self._timer(), time.monotonic()
         try:
             results = self._run_batch(batch[0].key, [item.payload for item in batch])
             if len(results) != len(batch):
                 raise RuntimeError(f"{len(results)} results for a batch of {len(batch)}")
         except Exception as error:
+            self._account(batch, self._timer() - started, failed=True)
             if len(batch) == 1:
                 batch[0].future.set_exception(error)
                 return
@@ -186,19 +215,29 @@ class Scheduler(Generic[P, R]):
             for item in batch:
                 self._run([item])
             return
+        self._account(batch, self._timer() - started)
         for item, result in zip(batch, results, strict=True):
-            item.future.set_result(Done(result, started - item.submitted))
+            item.future.set_result(Done(result, waited_until - item.submitted))
+
+    def _account(self, batch: list[WorkItem[P, R]], seconds: float, *, failed: bool = False) -> None:
+        with self._changed:
+            self._waiting.charge(batch[0].lane, seconds)
+            if not failed:
+                self._times.learn(_kind(batch[0]), len(batch), seconds)
 
 
 class Reservation(Generic[P, R]):
     """Places in the queue that one request holds. As a context manager it gives back what was not used."""
 
-    def __init__(self, scheduler: Scheduler[P, R], images: int) -> None:
+    def __init__(self, scheduler: Scheduler[P, R], images: int, lane: str) -> None:
         self._scheduler = scheduler
         self._left = images
+        self._lane = lane
 
     def submit(self, item: WorkItem[P, R]) -> "Future[Done[R]]":
-        """The future of an item that takes one of the places. Cancelling it takes the item out of the queue."""
+        """The future of an item of the reservation's lane, which takes one of the places. Cancelling it takes the item
+        out of the queue."""
+        assert item.lane == self._lane
         self._left -= 1
         self._scheduler._submit(item)
         return item.future
@@ -206,7 +245,7 @@ class Reservation(Generic[P, R]):
     def release(self, images: int = 1) -> None:
         """Give places back that will not be used."""
         self._left -= images
-        self._scheduler._release(images)
+        self._scheduler._release(images, self._lane)
 
     def __enter__(self) -> Self:
         return self
@@ -223,3 +262,8 @@ def _start(item: WorkItem[P, R]) -> bool:
         item.future.set_exception(OverloadedError("deadline_exceeded", "its turn came after the deadline"))
         return False
     return True
+
+
+def _kind(item: WorkItem[P, R]) -> PassKind:
+    """Keys of one type with as many rows cost alike; a lane has too many keys to learn each."""
+    return PassKind(item.lane, type(item.key), item.rows)

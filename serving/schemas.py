@@ -2,12 +2,11 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
 
-_NOT_YET = "refused (`unsupported_option`): this server has none yet"
 _ONE_OF = "at most one of descriptiveness, mix and target_words"
 _SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
@@ -50,8 +49,8 @@ class DecodeInput(_Request):
     )
 
 
-class CaptionOptions(_Request):
-    """Everything that a caption request may ask besides its images."""
+class HowToCaption(_Request):
+    """Which model captions, where in its weight space, and how it decodes."""
 
     model: str | None = Field(default=None, description="an id of `/v1/models`; the server's default when absent")
     descriptiveness: float | None = Field(
@@ -67,6 +66,11 @@ class CaptionOptions(_Request):
         default=None, ge=1, description=f"the descriptiveness with this mean length, as calibrated; {_SPECTRUM}"
     )
     decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
+
+
+class CaptionOptions(HowToCaption):
+    """Everything that a caption request may ask besides its images."""
+
     num_captions: int = Field(default=1, ge=1, description="captions of each image, best first")
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
     min_clip_score: float | None = Field(
@@ -74,8 +78,10 @@ class CaptionOptions(_Request):
         description="images whose best caption is below it get the most concise instead, with `fallback`; only models "
         "with a spectrum",
     )
-    experiment: str | None = Field(default=None, description=f"the experiment that assigns a model; {_NOT_YET}")
-    unit: str | None = Field(default=None, description=f"who is assigned, such as a user id; {_NOT_YET}")
+    experiment: str | None = Field(default=None, description="the experiment that assigns the model; needs `unit`")
+    unit: str | None = Field(
+        default=None, description="who is assigned, such as a user id: the same unit always gets the same arm"
+    )
 
 
 class CaptionRequest(CaptionOptions):
@@ -98,6 +104,22 @@ class ScoreRequest(_Request):
         if len(self.captions) != len(self.images):
             raise ValueError(f"{len(self.images)} images but {len(self.captions)} lists of captions")
         return self
+
+
+class VoteRequest(_Request):
+    """What somebody thinks of one result of `/v1/captions`; a later vote on it takes its place."""
+
+    request_id: str = Field(pattern=r"^[A-Za-z0-9._:+/=-]{1,128}$", description="`id` of the answer")
+    index: int = Field(ge=0, lt=100_000, description="`index` of the result")
+    arm: str = Field(min_length=1, max_length=64, description="`experiment.arm` of the result")
+    value: Literal[1, -1] = Field(description="1: good, -1: bad")
+
+    @field_validator("value", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # true equals 1, for Python
+            raise ValueError("give 1 or -1")
+        return value
 
 
 class ItemError(BaseModel):
@@ -124,7 +146,7 @@ class ExperimentOut(BaseModel):
     """The arm that a result belongs to."""
 
     name: str
-    arm: str = Field(description="the model that was assigned")
+    arm: str = Field(description="the label of the arm that was assigned")
 
 
 class ResultOut(BaseModel):

@@ -1,11 +1,15 @@
 """What every route may use, and the one way a route gets at it."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
 from serving.args import AppArgs
+from serving.experiments.outcomes import OutcomeSender
+from serving.experiments.records import Outcome, Vote
+from serving.experiments.statistics import Results
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.reports import Reporter
 from serving.served_models import ServedModels
@@ -27,6 +31,19 @@ class Backend(Protocol):
         """The Prometheus text; ``unavailable`` when the monitor does not answer within a second."""
 
 
+class LedgerClient(Protocol):
+    """The ledger of experiments, seen from a route. Errors come as LimnerError."""
+
+    async def record(self, outcomes: Sequence[Outcome]) -> Collection[str]:
+        """The ids of what is committed."""
+
+    async def vote(self, vote: Vote) -> None:
+        """Keep a vote; ``unknown_vote_target`` where there is no such result."""
+
+    async def results(self, experiment: str, labels: Sequence[str]) -> Results:
+        """What can be said about the arms with these labels."""
+
+
 @dataclass(frozen=True)
 class Services:
     """One per ingress process."""
@@ -35,6 +52,11 @@ class Services:
     models: ServedModels
     backend: Backend
     reporter: Reporter
+    ledger: LedgerClient | None = None
+    """None: there are no experiments."""
+
+    outcomes: OutcomeSender | None = None
+    """Takes what is to be recorded in the ledger; None as above."""
 
 
 def services_of(request: Request) -> Services:

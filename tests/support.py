@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.postgres import programs
+
 CASES = Path(__file__).resolve().parent / "cases"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -72,6 +74,13 @@ needs_chromium = Requirement(
     "chromium",
     lambda: all(shutil.which(program) for program in ("chromium", "chromedriver")),
     "no `chromium` or no `chromedriver` on the PATH",
+    True,
+)
+needs_postgres = Requirement("postgres", lambda: programs() is not None, "no PostgreSQL server is installed", True)
+needs_prometheus = Requirement(
+    "prometheus",
+    lambda: all(map(shutil.which, ("prometheus", "promtool"))),
+    "no `prometheus` and `promtool` on the PATH (Debian: apt-get install prometheus)",
     True,
 )
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

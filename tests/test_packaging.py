@@ -17,7 +17,9 @@ MOST_BYTES, MOST_BYTES_TOGETHER = 20_000_000, 52_000_000
 
 def _data_files() -> set[str]:
     """Every file of the bundled models and of the page, and every recipe, relative to the root."""
-    found = {path for folder in ("models/bundled", "serving/page", "training/recipes") for path in (ROOT / folder).rglob("*")}
+    found = {
+        path for folder in ("models/bundled", "serving/page", "training/recipes") for path in (ROOT / folder).rglob("*")
+    }
     return {path.relative_to(ROOT).as_posix() for path in found if path.is_file() and not _hidden(path)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,10 @@ def evaluate(
     guidance: Annotated[
         float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
     ] = None,
+    descriptiveness: Annotated[
+        float | None,
+        typer.Option(help="0 concise to 1 descriptive; of models with a spectrum. Default: the model's own."),
+    ] = None,
     num_captions: Annotated[int, typer.Option(help="Captions per image, for diversity and oracle metrics.")] = 1,
     metric: Annotated[
         list[str] | None,
@@ -74,6 +79,8 @@ def evaluate(
     from training.data.selection import Selection
 
     subjects = _subjects(models or (), captions or (), label or (), compare=compare)
+    if descriptiveness is not None:
+        subjects = _moved(subjects, descriptiveness, models_dir, update_card=update_card)
     if update_card and (compare or subjects[0].is_file):
         raise RequestError("invalid_request", "--update-card is for the evaluation of one model")
     settings = EvaluationSettings(
@@ -154,6 +161,20 @@ def _subjects(models: Sequence[str], files: Sequence[Path], labels: Sequence[str
         raise RequestError("invalid_request", f"{len(labels)} labels for {len(sources)} models: give one for each")
     names: Sequence[str | None] = labels or [None] * len(sources)
     return [Subject(source, is_file, name) for (source, is_file), name in zip(sources, names, strict=True)]
+
+
+def _moved(
+    subjects: Sequence[Subject], descriptiveness: float, models_dir: Path | None, *, update_card: bool
+) -> list[Subject]:
+    """The subjects with the captioners among them at that point of their spectra."""
+    from training.evaluate_scorer import is_scorer  # deferred: torch
+
+    if update_card:
+        detail = "--update-card keeps the numbers of the model as it is; limner models calibrate those of a spectrum"
+        raise RequestError("invalid_request", detail)
+    if all(subject.is_file or is_scorer(subject.source, models_dir) for subject in subjects):
+        raise RequestError("invalid_request", "--descriptiveness is about captioners, and none is given")
+    return [subject if subject.is_file else replace(subject, descriptiveness=descriptiveness) for subject in subjects]
 
 
 def _metric(word: str) -> str | Mapping[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from models.paired_tests import FLIPS, flip_means
 from training.comparison import Comparison
 from training.evaluate import Measured
 from training.evaluation.bootstrap import (
@@ -18,15 +19,7 @@ from training.evaluation.bootstrap import (
     percentile_interval,
     resamples,
 )
-from training.evaluation.paired_tests import (
-    FLIPS,
-    SWAPS,
-    bootstrap_p,
-    flip_means,
-    mcnemar_exact,
-    swap_counts,
-    swap_medians,
-)
+from training.evaluation.paired_tests import SWAPS, bootstrap_p, mcnemar_exact, swap_counts, swap_medians
 from training.metrics.kinds import CorpusMetric
 from training.report import (
     Difference,

@@ -36,6 +36,7 @@ _PLANE = (
     "content_precision",
     "repetition",
 )
+_DIAL = ("mean_words", "r_at_1", "clip_score", "content_precision")
 _Y = "clip_score"
 _XS = ("r_at_1", "mean_words")
 
@@ -122,6 +123,32 @@ def plot_plane(evaluations: Sequence[Evaluation], axes: Mapping[str, Sequence[fl
     for panel in flat[len(shown) :]:
         panel.set_axis_off()
     _save(figure, out, {"axes": {name: list(values) for name, values in axes.items()}, "values": data})
+
+
+def plot_dial(evaluations: Sequence[Evaluation], out: Path) -> None:
+    """Numbers over the descriptiveness that their captions were asked for: a panel for each, a line for each scorer.
+
+    Raises:
+        MissingDependencyError: matplotlib is absent.
+    """
+    at = [float(evaluation.context["descriptiveness"]) for evaluation in evaluations]
+    names = [name for name in _DIAL if any(m.name == name for m in evaluations[0].measurements)]
+    figure, panels = _grid(-(-len(names) // 2), 2)
+    flat = [axes for row in panels for axes in row]
+    data: dict[str, dict[str, list[float]]] = {}
+    for axes, name in zip(flat, names, strict=False):
+        for of in (m for m in evaluations[0].measurements if m.name == name):
+            values = [evaluation.value(name, of.scorer) * of.table_scale for evaluation in evaluations]
+            axes.plot(at, values, marker=".", label=of.scorer)
+            data.setdefault(name, {})[of.scorer or "text"] = values
+        axes.set_title(_TITLES[name], fontsize=10)
+        axes.set_xlabel("descriptiveness")
+        axes.grid(alpha=0.3)
+        if len(data[name]) > 1:
+            axes.legend(fontsize=8)
+    for axes in flat[len(names) :]:
+        axes.set_axis_off()
+    _save(figure, out, {"descriptiveness": at, "values": data})
 
 
 def plot_curves(curves: Curves, names: Sequence[str], out: Path) -> None:

@@ -26,7 +26,7 @@ from training.evaluate import Measured, evaluate_each
 from training.evaluation.settings import EvaluationSettings, Subject
 from training.experiments import Experiments, Row, Table, read_experiments
 from training.module_command import run as run_command
-from training.plots import has_trade_off, plot_plane, plot_trade_off
+from training.plots import has_trade_off, plot_dial, plot_plane, plot_trade_off
 from training.report import to_json, write_text
 
 logger = logging.getLogger(__name__)
@@ -112,6 +112,8 @@ class Reproduction:
             place.mkdir(parents=True, exist_ok=True)
         if table.plane is not None:
             plot_plane(comparison.evaluations, table.plane, plots / f"{name}.png")
+        elif all(row.descriptiveness is not None for row in table.rows.values()):
+            plot_dial(comparison.evaluations, plots / f"{name}.png")
         elif has_trade_off(comparison.evaluations):
             plot_trade_off(comparison.evaluations, plots / f"{name}.png")
         write_text(out / RESULT_FILE, to_json(comparison.to_body()))  # last: it says that the table is made

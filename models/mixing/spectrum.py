@@ -7,6 +7,7 @@ from pathlib import Path
 from models.card import SpectrumCard, SpectrumPoint
 from models.checkpoints import write_checkpoint
 from models.errors import RequestError
+from models.mixing.coefficients import check_coefficients
 from models.mixing.mix import Mix
 from models.mixing.references import reference_to
 
@@ -23,8 +24,12 @@ def path_through(anchors: Anchors, directions: Sequence[str]) -> list[SpectrumPo
         anchors: descriptiveness and coefficients, those that are not named 0. The base is at 0 where nothing else is.
 
     Raises:
-        RequestError: ``invalid_request``; there is no anchor at 1, two are at one place, or one is off the grid.
+        RequestError: ``invalid_request``; there is no anchor at 1, two are at one place, or one is off the grid; a
+            coefficient is beyond the bound.
+        UnknownNameError: ``unknown_name`` for a direction that there is not.
     """
+    for _, mix in anchors:
+        check_coefficients(mix, directions)
     placed = {round(place * STEPS): (place, mix) for place, mix in anchors}
     if len(placed) != len(anchors):
         raise RequestError("invalid_request", "two anchors of the spectrum are at the same descriptiveness")
@@ -55,8 +60,6 @@ def write_spectrum(folder: Path, mix: Mix, grid: Sequence[SpectrumPoint], defaul
     Raises:
         CheckpointError: the models do not fit, or their ids do not lead to them from ``folder``.
     """
-    for point in grid:
-        replace(mix, coefficients=dict.fromkeys(mix.directions, 0.0) | point.coefficients)  # checks the bounds
     told = replace(mix, coefficients=dict.fromkeys(mix.directions, 1.0)).provenance()  # all of them have a part in it
     card = SpectrumCard(
         **(told | {"decoding": mix.base.card.decoding}),

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving import metrics
 from serving.errors import problem_response, public_error
+from serving.openai_errors import in_format_of_route
 from serving.reports import Reporter
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ _CLIENT_GONE = "499"
 
 class RequestContext:
     """Puts ``request_id`` and ``started`` (``time.perf_counter``) into the request's state, counts and times every
-    request, and turns an unexpected exception into a problem document without a traceback.
+    request, and answers an unexpected exception as any other error, without a traceback.
 
     ``return_id``: whether to send the id back; Ray's proxy does so itself.
     """
@@ -57,7 +58,8 @@ class RequestContext:
             if status != _CLIENT_GONE:  # the answer has begun; it cannot be taken back
                 raise
             self._reporter.count(metrics.ERRORS, "internal_error")
-            await problem_response(*public_error(error), request_id)(scope, receive, watched)
+            problem = problem_response(*public_error(error), request_id)
+            await in_format_of_route(scope, problem)(scope, receive, watched)
         finally:
             route = _route(scope)
             self._reporter.count(metrics.REQUESTS, route, status)

@@ -1,21 +1,26 @@
 """POST /v1/captions: images in, captions out."""
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from models.errors import UnknownNameError
+from models.errors import LimnerError
 from serving import metrics
 from serving.bodies import read_caption_request
+from serving.client_watch import unless_gone
 from serving.errors import problem_responses
+from serving.experiments.participation import Participation, take_part
+from serving.experiments.records import Outcome
 from serving.jobs import caption_job
 from serving.messages import CaptionJob, CaptionReply
 from serving.openapi import caption_forms
 from serving.problems import refuse
 from serving.results import failures, result_of
-from serving.schemas import CaptionResponse, IndexedResult, TimingOut
-from serving.services import ServicesDep
+from serving.schemas import CaptionResponse, ExperimentOut, IndexedResult, TimingOut
+from serving.services import Services, ServicesDep
 
 router = APIRouter()
 
@@ -38,25 +43,51 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     """
     limits = services.args.limits
     options, images = await read_caption_request(request, limits.max_images)
-    if options.experiment is not None:
-        raise UnknownNameError("unknown_experiment", f"no experiment {options.experiment!r} runs here")
+    part, options = take_part(services.args.experiments, options, request.state.request_id)
     job = caption_job(services, request.state.request_id, options, images)
-    reply = await services.backend.caption(job)
+    with _recorded(services, part, job) as record:
+        reply = await unless_gone(request, services.backend.caption(job))
+        record(reply, time.perf_counter() - request.state.started)
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
         return refuse(request, failed[0].code, failed[0].detail)
     for failure in failed:
         services.reporter.count(metrics.ERRORS, failure.code)
-    return _response(job, reply, time.perf_counter() - request.state.started)
+    return _response(job, part, reply, time.perf_counter() - request.state.started)
 
 
-def _response(job: CaptionJob, reply: CaptionReply, total_s: float) -> CaptionResponse:
+@contextmanager
+def _recorded(
+    services: Services, part: Participation | None, job: CaptionJob
+) -> Iterator[Callable[[CaptionReply, float], None]]:
+    """A function that leaves the outcomes of an answer in the ledger; a request that fails leaves its own."""
+
+    def keep(outcomes: Sequence[Outcome]) -> None:
+        assert part is not None and services.outcomes is not None
+        services.reporter.count(metrics.EXPERIMENT_IMAGES, part.experiment.name, part.arm.label, amount=len(outcomes))
+        services.outcomes.add(outcomes)
+
+    def record(reply: CaptionReply, total_s: float) -> None:
+        if part is not None:
+            keep(part.outcomes(job, reply, total_s))
+
+    try:
+        yield record
+    except LimnerError as error:
+        if part is not None:
+            keep(part.failures(job.model, len(job.images), error.code))
+        raise
+
+
+def _response(job: CaptionJob, part: Participation | None, reply: CaptionReply, total_s: float) -> CaptionResponse:
     timing = reply.timing_ms
+    experiment = ExperimentOut(name=part.experiment.name, arm=part.arm.label) if part else None
     return CaptionResponse(
         id=job.request_id,
         model=job.model,
         results=[
-            IndexedResult(index=index, **result_of(image).model_dump()) for index, image in enumerate(reply.results)
+            IndexedResult(index=index, **result_of(image).model_dump()).model_copy(update={"experiment": experiment})
+            for index, image in enumerate(reply.results)
         ],
         timing_ms=TimingOut(
             queue=timing.queue,

@@ -6,6 +6,7 @@ from starlette.responses import Response
 from models.errors import RequestError
 from serving import metrics
 from serving.bodies import check_count, read_json
+from serving.client_watch import unless_gone
 from serving.errors import problem_responses
 from serving.image_inputs import image_bytes
 from serving.messages import ScoreJob
@@ -42,7 +43,7 @@ async def score(request: Request, services: ServicesDep) -> Response | ScoreResp
     model = services.models.resolve(asked.model)
     texts = tuple(tuple(texts) for texts in asked.captions)
     job = ScoreJob(request.state.request_id, model, tuple(map(image_bytes, asked.images)), texts)
-    reply = await services.backend.score(job)
+    reply = await unless_gone(request, services.backend.score(job))
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
         return refuse(request, failed[0].code, failed[0].detail)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.card import FilePart, MixCard, WeightsCard
+from models.card import ArithmeticCard, FilePart, MixCard, SpectrumCard
 from models.catalog import (
     BUNDLED,
     DEFAULT_MODEL,
@@ -36,9 +36,10 @@ def test_every_card_is_true_and_complete() -> None:
         verify_files(entry.path, entry.card)
         assert entry.card.id == entry.id
         assert entry.card.data and entry.card.origin and entry.card.licence
-        assert any(measurement.split == "test" for measurement in entry.card.measurements)
+        calibrated = isinstance(entry.card, SpectrumCard) and entry.card.calibration
+        assert calibrated or any(measurement.split == "test" for measurement in entry.card.measurements)
         listed = {*entry.card.files, "card.json"}
-        if not isinstance(entry.card, MixCard):
+        if not isinstance(entry.card, ArithmeticCard):
             of_one_run = "mean of" not in entry.card.description
             assert entry.card.objective
             reproducible = entry.card.seed is not None and entry.card.git_revision and "recipe.yaml" in entry.card.files
@@ -62,6 +63,25 @@ def test_the_mixes_are_of_the_bundled_directions_and_say_more() -> None:
     assert _mean_words("distinctive") <= 1.15 * _mean_words("concise")
 
 
+def test_the_dial_goes_from_concise_to_descriptive_by_way_of_distinctive() -> None:
+    card = find_captioner("dial").card
+    assert isinstance(card, SpectrumCard) and card.calibration is not None
+    assert card.base.model == "concise" and card.default == 0.3
+    assert [point.descriptiveness for point in card.grid] == [number / 20 for number in range(21)]
+    for place, model in ((0.3, "distinctive"), (1.0, "descriptive")):
+        mix = find_captioner(model).card
+        assert isinstance(mix, MixCard)
+        assert card.nearest(place).coefficients == mix.coefficients
+        assert all(card.directions[name].sha256 == each.sha256 for name, each in mix.directions.items())
+    assert card.grid[0].coefficients == {}
+    words = [point.expected_words for point in card.grid if point.expected_words is not None]
+    assert len(words) == 21 and words == sorted(words) and words[-1] >= 1.3 * words[0]
+    for point in card.grid:
+        assert point.measures["clip_score"] >= card.grid[0].measures["clip_score"]
+        assert point.measures["r_at_1"] >= card.grid[0].measures["r_at_1"]
+        assert point.measures["repetition"] <= 0.05
+
+
 @pytest.mark.parametrize("model", [entry.id for entry in list_models() if isinstance(entry, CaptionerEntry)])
 def test_every_captioner_captions(model: str) -> None:
     photograph = read_image(Path(__file__).parents[2] / "examples" / "camera.jpg").image
@@ -72,13 +92,13 @@ def test_every_captioner_captions(model: str) -> None:
 
 
 def test_captioner_and_scorer_share_their_word_pieces() -> None:
-    first, second = (BUNDLED / name / "tokenizer.json" for name in (DEFAULT_MODEL, DEFAULT_SCORER))
+    first, second = (BUNDLED / name / "tokenizer.json" for name in ("concise", DEFAULT_SCORER))
     assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_picture_gets_a_caption_and_a_score(pipeline: CaptionPipeline) -> None:
     photograph = read_image(Path(__file__).parents[2] / "examples" / "camera.jpg").image
-    assert isinstance(pipeline.card, WeightsCard)
+    assert isinstance(pipeline.card, SpectrumCard)
     (captions,) = pipeline.caption([photograph], parse_decode(None, pipeline.card.decoding), score=True).captions
     assert "camera" in captions[0].text
     assert captions[0].finish_reason == "stop"

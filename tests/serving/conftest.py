@@ -11,6 +11,7 @@ import pytest
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, list_models
 from serving.args import AppArgs, Limits
 from serving.local import deployed, local_ray
+from tests.serving.experiments.support import experiment
 from tests.tiny_scorer import write_tiny_scorer
 
 BODY_TIMEOUT_S = 2.0
@@ -26,10 +27,11 @@ def free_port() -> int:
 
 
 def served_models() -> tuple[str, ...]:
-    """``fake``, and the bundled model where there is one; ``LIMNER_TEST_MODEL`` names another."""
-    wanted = os.environ.get("LIMNER_TEST_MODEL", DEFAULT_MODEL)
+    """``fake``, and the bundled models that README names; ``LIMNER_TEST_MODEL`` names another."""
+    if (wanted := os.environ.get("LIMNER_TEST_MODEL")) is not None:
+        return ("fake", wanted)
     bundled = {entry.id for entry in list_models()}
-    return ("fake", wanted) if wanted in bundled or "LIMNER_TEST_MODEL" in os.environ else ("fake",)
+    return ("fake", *(model for model in (DEFAULT_MODEL, "concise") if model in bundled))
 
 
 @pytest.fixture(scope="session")
@@ -41,13 +43,15 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(scorer: str) -> Iterator[str]:
+def server(scorer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the application: ``fake`` is the default model, small bounds on queue and body time."""
     args = AppArgs(
         models=served_models(),
         scorer=scorer,
         device="cpu",
         limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),
+        experiments=(experiment(name="tone"),),
+        ledger=f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
     )
     with local_ray(), deployed(args, "127.0.0.1", free_port()) as url:
         yield url

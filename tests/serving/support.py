@@ -3,7 +3,8 @@
 import base64
 import io
 import threading
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -85,14 +86,35 @@ class LocalBackend:
 @asynccontextmanager
 async def local_app(pipeline: CaptionPipeline, args: AppArgs) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """An HTTP client of the application, and its engine."""
+    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args) as both:
+        yield both
+
+
+@asynccontextmanager
+async def local_models(
+    models: Mapping[str, LoadedModel], args: AppArgs
+) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
+    """The same of several models, or of such as have directions."""
     reporter = Reporter("test", REPORTS_LOST)
-    engine = Engine({pipeline.model_id: LoadedModel(pipeline)}, args, reporter)
+    engine = Engine(models, args, reporter)
     services = Services(args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter)
     try:
         async with client_of(build_api(services)) as client:
             yield client, engine
     finally:
         engine.close()
+
+
+def await_metric(client: httpx.Client, sample: str, fits: Callable[[float], bool], within_s: float = 60) -> float:
+    """The value of a sample such as ``name{label="value"}`` once it fits; absent samples are 0."""
+    give_up = time.monotonic() + within_s
+    while True:
+        lines = client.get("/metrics").text.splitlines()
+        value = next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), 0.0)
+        if fits(value):
+            return value
+        assert time.monotonic() < give_up, f"{sample} is {value}"
+        time.sleep(0.1)
 
 
 def client_of(app: FastAPI) -> httpx.AsyncClient:

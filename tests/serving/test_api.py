@@ -1,13 +1,17 @@
 """The HTTP layer over a real engine in one process: the refusals that need a model which is held up."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
 
 from serving.args import AppArgs, Limits
 from serving.engine import Engine
+from serving.pass_times import PassKind
 from tests.serving.support import GatedPipeline, b64, local_app, pictures, png
 
 Scenario = Callable[[httpx.AsyncClient, Engine, GatedPipeline], Awaitable[None]]
@@ -27,11 +31,11 @@ def run(scenario: Scenario, **limits: Any) -> None:
     asyncio.run(whole())
 
 
-async def hold_up(client: httpx.AsyncClient, pipeline: GatedPipeline) -> "asyncio.Task[httpx.Response]":
+async def hold_up(client: httpx.AsyncClient, pipeline: GatedPipeline, **options: Any) -> "asyncio.Task[httpx.Response]":
     """A request that is in its pass until the gate opens."""
     pipeline.gate.clear()
     pipeline.arrived.clear()
-    task = asyncio.create_task(client.post("/v1/captions", content=png(), headers=PNG))
+    task = asyncio.create_task(client.post("/v1/captions", content=png(), headers=PNG, params=options))
     await asyncio.to_thread(pipeline.arrived.wait, 10)
     return task
 
@@ -66,6 +70,69 @@ def test_a_full_queue_is_429_with_retry_after() -> None:
         assert [(await task).status_code for task in (held, waiting)] == [200, 200]
 
     run(scenario, max_images=4, max_queue_images=4)
+
+
+def test_the_seconds_of_retry_after_follow_from_the_queue_and_the_pace() -> None:
+    async def scenario(client: httpx.AsyncClient, engine: Engine, pipeline: GatedPipeline) -> None:
+        engine._scheduler._times.learn(PassKind("fake", str, 1), 1, 7.0)  # as if the model had needed that long
+        held = await hold_up(client, pipeline)
+        waiting = asyncio.create_task(client.post("/v1/captions", json=json_request(4)))
+        while engine._scheduler.queued_images < 4:
+            await asyncio.sleep(0.005)
+        refused = await client.post("/v1/captions", content=png(), headers=PNG)
+        check_problem(refused, 429, "queue_full")
+        assert refused.headers["retry-after"] == "14"  # half of 4
+        pipeline.gate.set()
+        assert [(await task).status_code for task in (held, waiting)] == [200, 200]
+
+    run(scenario, max_images=4, max_queue_images=4)
+
+
+@pytest.mark.parametrize("route", ["captions", "score"])
+def test_images_of_a_client_that_hangs_up_leave_the_queue(route: str) -> None:
+    body = json_request(3) | ({"captions": [["a"]] * 3} if route == "score" else {})
+
+    async def scenario(client: httpx.AsyncClient, engine: Engine, pipeline: GatedPipeline) -> None:
+        pipeline.scorer = SimpleNamespace(scorer_id="test")  # type: ignore[assignment]  # it comes to no scores
+        held = await hold_up(client, pipeline, score=False)
+        leaving, ended = await begin(client, f"/v1/{route}", json.dumps(body).encode())
+        while engine._scheduler.queued_images < 3:
+            await asyncio.sleep(0.005)
+        leaving()
+        await ended
+        assert engine._scheduler.queued_images == 0
+        assert f'limner_requests_total{{route="/v1/{route}",status="499"}} 1.0' in (await client.get("/metrics")).text
+        pipeline.gate.set()
+        assert (await held).status_code == 200
+        assert pipeline.batches == [1]
+
+    run(scenario)
+
+
+async def begin(
+    client: httpx.AsyncClient, path: str, body: bytes
+) -> tuple[Callable[[], None], "asyncio.Future[list[Any]]"]:
+    """A request under way: a function by which its client hangs up, and what it will have been sent."""
+    messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+    }
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def whole() -> list[Any]:
+        await client._transport.app(scope, messages.get, send)  # type: ignore[attr-defined]
+        return sent
+
+    return lambda: messages.put_nowait({"type": "http.disconnect"}), asyncio.ensure_future(whole())
 
 
 def test_a_late_answer_is_504() -> None:

@@ -5,14 +5,15 @@ import inspect
 from ray.serve import Application
 
 from serving.app import build_app
-from serving.args import AppArgs
+from serving.args import DEFAULT_LEDGER, AppArgs, MonitorArgs
+from tests.serving.experiments.support import experiment
 
 
 def deployments(application: Application) -> dict[str, object]:
     """Deployments by name, from the ingress down."""
-    ingress = application._bound_deployment
-    inner = [value._bound_deployment for value in ingress.init_args if isinstance(value, Application)]
-    return {deployment.name: deployment for deployment in (ingress, *inner)}
+    deployment = application._bound_deployment
+    inner = [deployments(value) for value in deployment.init_args if isinstance(value, Application)]
+    return {deployment.name: deployment, **{name: found for part in inner for name, found in part.items()}}
 
 
 def test_a_config_file_can_name_it() -> None:
@@ -28,10 +29,24 @@ def test_resources_and_room() -> None:
         "Ingress": 0,
         "Captioner": 1,
         "Monitor": 0,
+        "Scorer": 0,
     }
     assert options["Captioner"]["num_gpus"] == 0
     for name in ("Ingress", "Captioner"):
         assert found[name].max_ongoing_requests > args.limits.max_queue_images  # type: ignore[attr-defined]
+
+
+def test_the_ledger_is_there_where_experiments_run() -> None:
+    found = deployments(build_app(AppArgs(models=("fake",), experiments=(experiment(),))))
+    ledger = found["Ledger"]
+    assert (ledger.num_replicas, ledger.ray_actor_options["num_cpus"]) == (1, 0)  # type: ignore[attr-defined]
+    assert ledger.init_args == (DEFAULT_LEDGER,)  # type: ignore[attr-defined]
+
+
+def test_where_nothing_is_to_be_scored_there_is_no_process_for_it() -> None:
+    nothing_to_score = MonitorArgs(sample_share=0)
+    for args in (AppArgs(models=("fake",), scorer=None), AppArgs(models=("fake",), monitor=nothing_to_score)):
+        assert "Scorer" not in deployments(build_app(args))
 
 
 def test_a_gpu_is_asked_for_by_name() -> None:

@@ -1,9 +1,12 @@
 """Arguments of the application."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from serving.args import AppArgs, Limits
+from serving.args import AppArgs, Limits, MonitorArgs
+from serving.drift import ScoreBaseline
+
+TWICE = [{"name": "tone", "arms": [{"label": "a"}, {"label": "b"}]}] * 2
 
 
 def test_defaults_are_those_of_the_design() -> None:
@@ -13,11 +16,44 @@ def test_defaults_are_those_of_the_design() -> None:
 
 
 def test_they_survive_json_as_a_config_file_has_it() -> None:
-    args = AppArgs(models=("fake", "/a/folder"), scorer=None, limits=Limits(max_images=4))
+    monitor = MonitorArgs(sample_share=0.5, baselines={"fake": ScoreBaseline(mean=1, sd=0.2)})
+    args = AppArgs(
+        models=("fake", "/a/folder"),
+        scorer=None,
+        limits=Limits(max_images=4),
+        monitor=monitor,
+        experiments=TWICE[:1],
+    )
     assert AppArgs.model_validate_json(args.model_dump_json()) == args
 
 
-@pytest.mark.parametrize("wrong", [{"models": []}, {"model": "fake"}, {"threads": 0}, {"limits": {"max_images": 300}}])
+@pytest.mark.parametrize("kind", [AppArgs, Limits, MonitorArgs])
+def test_every_field_is_described(kind: type[BaseModel]) -> None:
+    assert [name for name, field in kind.model_fields.items() if not field.description] == []
+
+
+def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
+    assert AppArgs().scores_a_sample
+    assert AppArgs().monitor.sample_share == 0.1
+    assert not AppArgs(scorer=None).scores_a_sample
+    assert not AppArgs(monitor=MonitorArgs(sample_share=0)).scores_a_sample
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"models": []},
+        {"model": "fake"},
+        {"threads": 0},
+        {"limits": {"max_images": 300}},
+        {"target_pass_s": 0},
+        {"limits": {"deadline_s": float("inf")}},
+        {"experiments": TWICE},
+        {"monitor": {"sample_share": 1.5}},
+        {"monitor": {"drift": {"threshold": 3}}},
+        {"monitor": {"baselines": {"fake": {"mean": 1, "sd": 0}}}},
+    ],
+)
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         AppArgs.model_validate(wrong)

@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from typer.testing import CliRunner, Result
 
 from models.errors import LimnerError, RequestError, UnknownNameError
 from serving import cli
+from serving.args import Limits
+from tests.models.mixing.tiny_dial import write_dial
 from tests.serving.conftest import free_port
-from tests.serving.support import b64, png
+from tests.serving.support import b64, pictures, png
 
 ROOT = Path(__file__).parents[2]
 MAIN = [sys.executable, "-m", "models.cli"]
@@ -173,6 +177,66 @@ def test_nothing_to_caption(tmp_path: Path) -> None:
         caption(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dial(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected_words", "same_as"),
+    [
+        ([], 0.25, 11.0, None),
+        (["--descriptiveness", "0"], 0.0, 10.0, "base"),
+        (["--descriptiveness", "0.52"], 0.5, 12.0, "smile"),
+        (["--target-words", "12"], 0.5, 12.0, "smile"),
+        (["--mix", "contrastive=1", "--mix", "smile=0"], None, None, "contrastive"),
+    ],
+)
+def test_a_point_of_a_spectrum(
+    folder: Path, models_dir: Path, words: list[str], place: float | None, expected_words: float | None, same_as: str
+) -> None:
+    arguments = [folder, "--json", "--models-dir", models_dir, "--option", "beams=2"]
+    found = rows(caption(*arguments, "--model", "dial", *words).stdout)
+    assert {row["descriptiveness"] for row in found} == {place}
+    assert {row["expected_words"] for row in found} == {expected_words}
+    if same_as is not None:
+        own = rows(caption(*arguments, "--model", same_as).stdout)
+        assert [row["captions"] for row in found] == [row["captions"] for row in own]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "why"),
+    [
+        (["--descriptiveness", "1.5"], RequestError, "is not from 0 to 1"),
+        (
+            ["--descriptiveness", "0.5", "--target-words", "9"],
+            RequestError,
+            "descriptiveness and target_words: at most",
+        ),
+        (["--mix", "up=1"], UnknownNameError, "no direction 'up'; there are: contrastive, smile"),
+        (["--mix", "smile=5"], RequestError, "coefficient 5 of direction 'smile' is not from -4 to 4"),
+        (["--mix", "smile=x"], RequestError, "coefficient smile=x is no number"),
+        (["--mix", "smile"], RequestError, "'smile' is not key=value"),
+        (["--model", "smile", "--descriptiveness", "0"], RequestError, "model 'smile' has no spectrum"),
+        (["--model", "base", "--target-words", "9"], RequestError, "model 'base' has no spectrum"),
+        (["--model", "base", "--mix", "smile=1"], RequestError, "mix: model 'base' has no directions"),
+    ],
+)
+def test_points_that_there_are_not(
+    folder: Path, models_dir: Path, words: list[str], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        caption(folder, "--models-dir", models_dir, "--model", "dial", *words)
+
+
+def test_reranked_captions_are_those_with_the_best_scores(folder: Path, scorer: str) -> None:
+    words = [folder / "b.png", "--json", "--option", "beams=4", "--scorer", scorer]
+    [every] = rows(caption(*words, "--num-captions", "4", "--score").stdout)
+    [best] = rows(caption(*words, "--num-captions", "2", "--rerank").stdout)
+    scores = sorted((found["clip_score"] for found in every["captions"]), reverse=True)
+    assert [found["clip_score"] for found in best["captions"]] == pytest.approx(scores[:2], abs=1e-5)
+
+
 def run(words: Sequence[str], cwd: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([*MAIN, *words], cwd=cwd, env=environment, text=True, capture_output=True)
@@ -190,6 +254,73 @@ def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"error: invalid_request: port {port} of 127.0.0.1 is in use")
     assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["max_image=4"], "no limit 'max_image'. The limits: max_body_bytes, max_image_bytes, "),
+        (["max_images"], "'max_images' is not key=value"),
+        (["max_images=0"], "--limit max_images: Input should be greater than 0"),
+        (["max_images=true"], "--limit max_images: Input should be a valid integer"),
+        (["deadline_s=Infinity"], "--limit deadline_s: Input should be a finite number"),
+        (["max_images=300"], r"--limit max_queue_images \(256\) is below max_images \(300\)"),
+    ],
+)
+def test_limits_that_cannot_be(words: list[str], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        cli._limits(words)
+
+
+def test_limits_take_the_place_of_the_defaults() -> None:
+    assert cli._limits(["max_images=8", "deadline_s=2.5"]) == Limits(max_images=8, deadline_s=2.5)
+    assert cli._limits([]) == Limits()
+
+
+def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> None:
+    """SIGTERM while many images wait: all of them are captioned, and whoever comes later is sent elsewhere."""
+    slow = {
+        "images": [{"base64": b64(picture)} for picture in pictures(8)],
+        "decode": {"name": "beam", "options": {"beams": 24}},
+    }
+    quick = {"images": [{"base64": b64(png())}]}
+    with ThreadPoolExecutor(100) as clients:
+        accepted = [clients.submit(client.post, "/v1/captions", json=slow) for _ in range(8)]
+        while "limner_queue_images 0.0" in client.get("/metrics").text:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        refused = None
+        while refused is None:
+            late = clients.submit(client.post, "/v1/captions", json=quick)
+            done, _ = wait([late], timeout=0.1)
+            if done and late.result().status_code != 200:
+                refused = late.result()
+            else:  # it came before the signal did
+                accepted.append(late)
+        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (
+            503,
+            "shutting_down",
+            "5",
+        )
+        answers = [future.result() for future in accepted]
+    assert [answer.status_code for answer in answers] == [200] * len(accepted)
+    assert all(result["captions"] for answer in answers for result in answer.json()["results"])
+
+
+def test_serve_refuses_experiments_that_cannot_run(tmp_path: Path) -> None:
+    (tmp_path / "tone.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b, model: nope}]}]")
+    (tmp_path / "good.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b}]}]")
+    (tmp_path / "notes.db").write_text("no database")
+    for words, told in (
+        (["--experiments", "absent.yaml"], "bad_experiments: absent.yaml: cannot be read"),
+        (["--experiments", "tone.yaml"], "bad_experiments: experiment 'tone', arm 'b': no model 'nope' is served"),
+        (["--experiments", "good.yaml", "--ledger", "notes.db"], "bad_ledger: the ledger's address is no database"),
+        (["--experiments", "good.yaml", "--ledger", "sqlite:///notes.db"], "bad_ledger: the ledger sqlite:///notes.db"),
+    ):
+        refused = run(["serve", "--model", "fake", "--no-scorer", *words], tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: {told}")
+        assert len(refused.stderr.splitlines()) == 1
 
 
 def test_serve_until_told_to_stop(tmp_path: Path) -> None:
@@ -210,7 +341,8 @@ def test_serve_until_told_to_stop(tmp_path: Path) -> None:
         headers = {"content-type": "image/png"}
         answer = httpx.post(f"http://127.0.0.1:{port}/v1/captions", content=png(), headers=headers, trust_env=False)
         assert answer.json()["results"][0]["captions"][0]["clip_score"] is None
-        process.send_signal(signal.SIGTERM)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+            stop_under_load(client, process)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
     finally:

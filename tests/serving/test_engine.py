@@ -27,7 +27,8 @@ def job(*images: bytes | Failure, **fields: Any) -> CaptionJob:
 
 @asynccontextmanager
 async def running(pipeline: GatedPipeline, **limits: Any) -> AsyncIterator[Engine]:
-    engine = Engine({"fake": LoadedModel(pipeline)}, AppArgs(models=("fake",), limits=Limits(**limits)), REPORTER)
+    args = AppArgs(models=("fake",), target_pass_s=60, limits=Limits(**limits))  # a gate may be shut for long
+    engine = Engine({"fake": LoadedModel(pipeline)}, args, REPORTER)
     try:
         yield engine
     finally:
@@ -198,6 +199,40 @@ def test_few_decoded_pixels_wait_at_a_time() -> None:
         assert all(result.captions for result in (await task).results)
 
     run(pipeline, scenario, max_waiting_px=40_000)
+
+
+def test_a_flood_of_large_pictures_for_one_model_does_not_keep_those_for_another_from_being_opened() -> None:
+    order: list[str] = []
+
+    class Named(GatedPipeline):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def caption(self, images: Any, strategy: Any, **options: Any) -> Any:
+            result = super().caption(images, strategy, **options)
+            order.append(self.name)
+            return result
+
+    flooded, rare = Named("flooded"), Named("rare")
+
+    async def scenario() -> None:
+        limits = Limits(max_waiting_px=40_000)  # 4 pictures
+        served = {"flooded": LoadedModel(flooded), "rare": LoadedModel(rare)}
+        engine = Engine(served, AppArgs(models=("fake",), limits=limits), REPORTER)
+        flooded.gate.clear()
+        pictures_of = [png(size=(100, 100))] * 30
+        flood = asyncio.create_task(engine.caption(job(*pictures_of, model="flooded")))
+        await until(lambda: flooded.arrived.is_set() and bool(engine._waiting_px._waiters["flooded"]))
+        asked = asyncio.create_task(engine.caption(job(png(size=(100, 100)), model="rare")))
+        await until(lambda: bool(engine._waiting_px._waiters.get("rare")))  # open, although the flood fills the memory
+        flooded.gate.set()
+        assert (await asked).results[0].captions
+        assert all(result.captions for result in (await flood).results)
+        assert order.index("rare") <= 2  # after the pass under way and the one that was ready
+        engine.close()
+
+    asyncio.run(scenario())
 
 
 def test_draining() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 
-from models.catalog import DEFAULT_MODEL
 from models.decoding import parse_decode
 from models.images import load_image
 from models.pipeline import CaptionPipeline, load_pipeline
@@ -21,7 +20,7 @@ PNG = {"content-type": "image/png"}
 
 @pytest.fixture(scope="module")
 def pipeline() -> CaptionPipeline:
-    return load_pipeline(DEFAULT_MODEL, scorer=None, device="cpu")
+    return load_pipeline("concise", scorer=None, device="cpu")
 
 
 def run(pipeline: CaptionPipeline, scenario: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
 from models.errors import OverloadedError, UnknownNameError
-from serving.ingress import RayBackend
+from serving.ingress import RayBackend, _call
 from serving.messages import ScoreJob, ScoreReply
+from tests.serving.support import await_metric
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,20 +42,23 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    assert found == {"app", "captioner", "ingress", "local", "monitor"}
+    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor", "scorer"}
 
 
-def test_of_the_running_application_only_the_captioner_has_loaded_torch(server: str) -> None:
+def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(client: httpx.Client) -> None:
+    await_metric(client, "limner_scorer_up", lambda value: value == 1)
     replicas = [
         process
         for process in psutil.Process().children(recursive=True)
         if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::ServeReplica")
     ]
     loaded = {
-        process.cmdline()[0].rpartition(":")[2]: any("libtorch" in area.path for area in process.memory_maps())
+        process.cmdline()[0].rpartition(":")[2].partition(".")[0]: any(
+            "libtorch" in area.path for area in process.memory_maps()
+        )
         for process in replicas
     }
-    assert loaded == {"Captioner": True, "Ingress": False, "Monitor": False}
+    assert loaded == {"Captioner": True, "Ingress": False, "Ledger": False, "Monitor": False, "Scorer": True}
 
 
 class Handle:
@@ -65,8 +70,8 @@ class Handle:
     def __getattr__(self, _method: str) -> "Handle":
         return self
 
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        return self._answer(*arguments)
+    def remote(self, *arguments: object) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self._answer(*arguments))
 
 
 async def _silent(*_arguments: object) -> None:
@@ -89,6 +94,29 @@ def test_a_silent_monitor_or_captioner_is_told_within_a_second() -> None:
     with pytest.raises(OverloadedError, match="not ready yet"):
         asyncio.run(backend(_silent).score(JOB))
     assert time.monotonic() - started < 4.5
+
+
+def test_a_call_that_nobody_waits_for_is_cancelled_on_the_replica() -> None:
+    async def scenario() -> None:
+        begun, ended = asyncio.Event(), asyncio.Event()
+
+        async def work(*_arguments: object) -> None:
+            if begun.is_set():
+                return
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+        asking = asyncio.create_task(_call(Handle(work), "caption", timeout_s=60))  # type: ignore[arg-type]
+        await begun.wait()
+        asking.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    asyncio.run(scenario())
 
 
 def test_an_error_that_the_captioner_returns_is_raised() -> None:

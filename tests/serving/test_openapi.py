@@ -1,6 +1,7 @@
 """The document that describes the interface: valid, complete, true."""
 
 import asyncio
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -49,8 +50,13 @@ def test_it_is_openapi_and_every_reference_leads_somewhere(document: dict[str, A
 def test_every_route_and_nothing_else(document: dict[str, Any]) -> None:
     assert {(path, method) for path, item in document["paths"].items() for method in item} == {
         ("/v1/captions", "post"),
+        ("/v1/compare", "post"),
         ("/v1/score", "post"),
+        ("/v1/chat/completions", "post"),
         ("/v1/models", "get"),
+        ("/v1/experiments", "get"),
+        ("/v1/experiments/{name}", "get"),
+        ("/v1/experiments/{name}/votes", "post"),
         ("/healthz", "get"),
         ("/readyz", "get"),
         ("/metrics", "get"),
@@ -74,15 +80,35 @@ def test_errors_are_problem_documents(document: dict[str, Any]) -> None:
     assert all("application/problem+json" in responses[status]["content"] for status in set(responses) - {"200"})
 
 
+def test_errors_of_the_chat_route_are_openais(document: dict[str, Any]) -> None:
+    responses = document["paths"]["/v1/chat/completions"]["post"]["responses"]
+    assert set(responses) == {"200", "400", "403", "404", "408", "413", "415", "429", "500", "503", "504"}
+    assert set(responses["200"]["content"]) == {"application/json", "text/event-stream"}
+    for status in set(responses) - {"200"}:
+        schema = responses[status]["content"]["application/json"]["schema"]
+        assert schema == {"$ref": "#/components/schemas/OpenAIError"}
+
+
 def test_real_requests_and_answers_fit_their_schemas(document: dict[str, Any]) -> None:
     request = {"images": [{"base64": b64(png())}], "decode": {"name": "beam", "options": {"beams": 2}}}
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64(png())}"}}
+    chat = {"model": "fake", "messages": [{"role": "user", "content": [{"type": "text", "text": "What?"}, picture]}]}
 
-    async def scenario() -> tuple[Any, Any]:
+    async def scenario() -> list[Any]:
         async with local_app(GatedPipeline(), AppArgs(models=("fake",))) as (client, _):
-            return (await client.post("/v1/captions", json=request)).json(), (await client.get("/nope")).json()
+            answers = [
+                await client.post("/v1/captions", json=request),
+                await client.get("/nope"),
+                await client.post("/v1/chat/completions", json=chat),
+                await client.post("/v1/chat/completions", json={**chat, "model": "nope"}),
+            ]
+            streamed = await client.post("/v1/chat/completions", json={**chat, "stream": True})
+            return [answer.json() for answer in answers] + [json.loads(streamed.text.splitlines()[0][5:])]
 
-    answer, problem = asyncio.run(scenario())
-    for name, value in (("CaptionRequest", request), ("CaptionResponse", answer), ("Problem", problem)):
+    names = ("CaptionRequest", "ChatRequest")
+    answered = ("CaptionResponse", "Problem", "ChatCompletion", "OpenAIError", "ChatChunk")
+    values = [request, chat, *asyncio.run(scenario())]
+    for name, value in zip((*names, *answered), values, strict=True):
         schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
         jsonschema.validate(value, schema)
 
@@ -99,6 +125,12 @@ def test_every_field_is_described(document: dict[str, Any]) -> None:
         "TimingOut",
         "ScoreResult",
         "ItemError",
+        *("ChatRequest", "ChatMessage", "ContentPart", "ImageUrl", "StreamOptions"),
+        *("ChatCompletion", "Choice", "AnswerMessage", "Usage", "ChatChunk", "ChunkChoice", "Delta"),
+        *("OpenAIError", "OpenAIErrorDetail"),
+        "VoteRequest",
+        "ExperimentReport",
+        "Results",
     ):
         for field, described in schemas[schema]["properties"].items():
             assert field in plain or described.keys() & {"description", "$ref"}, f"{schema}.{field}"

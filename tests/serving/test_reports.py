@@ -2,6 +2,7 @@
 
 import asyncio
 
+from serving.quality import MAX_TEXT_CHARACTERS, QualitySample
 from serving.reports import Report, Reporter
 
 LOST = ("lost", ())
@@ -67,6 +68,18 @@ def test_what_waits_is_bounded() -> None:
     [report] = collect(reporter, [])
     assert [value for _, _, value in report.observations] == list(range(10))
     assert report.counts[LOST] == 90
+
+
+def test_samples_of_captions_are_bounded_in_number_and_length() -> None:
+    reporter = Reporter("r", "lost", interval_s=0.01, max_samples=2)
+    for text in ("a", "b" * 10_000, "c"):
+        reporter.sample(QualitySample("m", text))
+    [report] = collect(reporter, [])
+    assert [len(sample.text or "") for sample in report.samples] == [1, MAX_TEXT_CHARACTERS]
+    assert report.counts == {LOST: 1}
+    reporter.sample(QualitySample("m", "d"))
+    [report] = collect(reporter, [ConnectionError()])
+    assert report.counts == {LOST: 1}  # a lost sample is told like any other measurement
 
 
 def test_forgetting() -> None:

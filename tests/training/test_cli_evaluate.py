@@ -8,6 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from models.errors import RequestError
+from tests.models.mixing.tiny_dial import write_dial
 from tests.tiny_scorer import write_tiny_scorer
 from tests.training.evaluation.support import write_splits
 from training.cli import evaluate
@@ -90,6 +91,21 @@ def test_a_scorer_gets_its_retrieval_measured(data: list[object], scorer: str) -
     assert "| r_at_5 x100 | 100.00 | tiny |" in run(scorer, *data)
 
 
+def test_a_point_of_a_spectrum(tmp_path: Path, data: list[object]) -> None:
+    root = write_dial(tmp_path / "models")
+    common = [*data, "--metric", "length", "--models-dir", root, "--decode", "greedy"]
+    run("dial", *common, "--descriptiveness", 0.52, "--out", tmp_path / "dial")
+    run("smile", *common, "--out", tmp_path / "smile")
+    body = json.loads((tmp_path / "dial" / "evaluation.json").read_text(encoding="utf-8"))
+    assert body["descriptiveness"] == 0.5
+    files = [(tmp_path / name / "captions.jsonl").read_text(encoding="utf-8") for name in ("dial", "smile")]
+    assert files[0] == files[1]
+    both = run("--compare", "dial", write_human(tmp_path), *common, "--descriptiveness", 1)
+    assert "| descriptiveness | 1.0 |" in both or "dial: descriptiveness | 1.0 |" in both
+    with pytest.raises(RequestError, match="descriptiveness 1.5 is not from 0 to 1"):
+        run("dial", *common, "--descriptiveness", 1.5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -100,6 +116,9 @@ def test_a_scorer_gets_its_retrieval_measured(data: list[object], scorer: str) -
         (["--compare", "fake", "fake", "--update-card"], "--update-card is for"),
         (["fake", "--metric", "{length}"], "is not JSON"),
         (["fake", "--num-captions", "0"], "num_captions must be at least 1"),
+        (["fake", "--descriptiveness", "0.5"], "model 'fake' has no spectrum"),
+        (["fake", "--descriptiveness", "0.5", "--update-card"], "limner models calibrate"),
+        (["scorer", "--descriptiveness", "0.5"], "--descriptiveness is about captioners"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(data: list[object], arguments: list[str], message: str) -> None:

@@ -1,6 +1,7 @@
 """Plots are pictures, and the numbers behind them lie beside them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from PIL import Image
 
 from models.errors import DataError
 from tests.training.evaluation.support import evaluation
-from training.plots import has_trade_off, plot_curves, plot_trade_off
+from training.plots import has_trade_off, plot_curves, plot_dial, plot_trade_off
 
 ONE = evaluation("one", words=8.0, r_at_1=0.2, clip_score=0.7)
 TWO = evaluation("two", words=12.0, r_at_1=0.4, clip_score=0.6)
@@ -54,3 +55,18 @@ def test_curves_have_a_panel_for_each_number_and_a_line_for_each_run(tmp_path: P
     assert width / height == pytest.approx(4.8 / 3.8, abs=0.05)  # two by two
     data = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     assert data["b"] == {"mean_words": [[10, 9.5]]}
+
+
+def test_a_dial_has_a_panel_for_each_number(tmp_path: Path) -> None:
+    out = tmp_path / "dial.png"
+    plot_dial([replace(each, context={"descriptiveness": at}) for at, each in ((0.0, ONE), (1.0, TWO))], out)
+    width, height = size(out)
+    assert width / height == pytest.approx(4.8 / 3.8, abs=0.05)  # two by two, one of them empty
+    assert json.loads(out.with_suffix(".json").read_text(encoding="utf-8")) == {
+        "descriptiveness": [0.0, 1.0],
+        "values": {
+            "mean_words": {"text": [8.0, 12.0]},
+            "r_at_1": {"s": [20.0, 40.0]},
+            "clip_score": {"s": [70.0, 60.0]},
+        },
+    }

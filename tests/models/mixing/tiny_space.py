@@ -1,13 +1,16 @@
 """A models folder with a tiny compact captioner and two models "fine-tuned" from it."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
 
-from models.card import DataSource, Decoding, FilePart, Named, WeightsCard
+from models.card import DataSource, Decoding, FilePart, Named, SpectrumCard, WeightsCard
+from models.catalog import find_captioner
 from models.families.compact import CompactCaptioner
+from models.mixing.mix import Mix
+from models.mixing.spectrum import path_through, write_spectrum
 from tests.models.families.compact.tiny import tiny_captioner
 
 DECODING = Decoding(name="beam", options={"beams": 2})
@@ -46,3 +49,17 @@ def write_space(root: Path, directions: Iterable[str] = ("smile", "contrastive")
                 parameter.add_(torch.randn_like(parameter), alpha=0.05)
         save_tuned(root / name, tuned, name)
     return root
+
+
+def write_tiny_spectrum(root: Path, name: str = "tiny-dial", words: Sequence[float] | None = None) -> SpectrumCard:
+    """A spectrum over the models of ``write_space``, as calibrated where ``words`` gives the words of its 21 points."""
+    directions = {name: find_captioner(name, root) for name in ("smile", "contrastive")}
+    anchors = [(0.5, {"smile": 1.0}), (1.0, {"smile": 0.5, "contrastive": 2.0})]
+    grid = path_through(anchors, list(directions))
+    if words is not None:
+        grid = [
+            point.model_copy(update={"expected_words": value, "measures": {"clip_score": 1 + place / 100}})
+            for place, (point, value) in enumerate(zip(grid, words, strict=True))
+        ]
+    mix = Mix(name, find_captioner("base", root), directions, dict.fromkeys(directions, 0.0), "a dial", root)
+    return write_spectrum(root / name, mix, grid, default=0.5)

@@ -1,0 +1,130 @@
+"""``limner compare``: captioners side by side on picture files, without a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from models.catalog import DEFAULT_SCORER
+from models.cli_values import decode_words
+from models.errors import RequestError
+from serving.arms import check_arm_count, describe, label_arms
+from serving.local_models import Choice, Wish, choose
+from serving.output import Write, json_line, rows_to
+
+if TYPE_CHECKING:
+    from models.clip_scorer import ClipScorer
+    from serving.compare_files import LocalArm
+    from serving.compare_report import Report
+    from serving.files import PictureFile
+
+_SPEC = "LABEL=MODEL[@D] or MODEL[@D], D its descriptiveness from 0 to 1"
+
+
+def compare(
+    paths: Annotated[list[str], typer.Argument(help="Picture files, or folders of them.")],
+    models: Annotated[str | None, typer.Option(help="MODEL[@D],MODEL[@D],...: arms without labels.")] = None,
+    arm: Annotated[list[str] | None, typer.Option(help=f"{_SPEC}; repeatable.")] = None,
+    decode: Annotated[str | None, typer.Option(help="Decoding strategy of all. Default: each model's own.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
+    ] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html, report.md and results.jsonl.")] = None,
+    show: Annotated[int, typer.Option(help="Pictures in the reports; all of them count.", min=0)] = 100,
+    models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
+    scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
+    threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
+) -> None:
+    """Caption the same pictures by 2 to 6 models or points of a dial; prints CLIPScores and paired verdicts."""
+    words = [*(models.split(",") if models else ()), *(arm or ())]
+    chosen = _choices(words, models_dir, decode_words(decode, option or (), guidance))
+    from models.clip_scorer import load_scorer  # these load torch, which `limner --help` should not wait for
+    from models.device import set_threads
+    from serving.compare_files import LocalArm
+    from serving.compare_report import Report
+    from serving.files import find_pictures, nothing_in
+
+    files = find_pictures(paths, recursive=recursive)
+    if not any(os.path.lexists(file.path) for file in files):
+        raise nothing_in(paths)
+    with _rows_in(out) as write:
+        set_threads(threads, respect_omp=True)
+        measure = load_scorer(scorer, models_dir=models_dir, device=device)
+        arms = [LocalArm(label, choice, choice.load(device=device, dtype=dtype)) for label, choice in chosen.items()]
+        report = Report(list(chosen.items()), measure.scorer_id, show)
+        _run(arms, measure, files, batch_size, report, write)
+        if not report.comparison.pictures and not report.failures:
+            raise nothing_in(paths)
+    if report.comparison.pictures:
+        if out is not None:
+            report.write(out)
+        typer.echo(report.markdown(), nl=False)
+    if failed := len(report.failures):
+        typer.echo(f"error: {failed} of {failed + report.comparison.pictures} pictures failed", err=True)
+        raise typer.Exit(1)
+
+
+def _run(
+    arms: Sequence[LocalArm],
+    scorer: ClipScorer,
+    files: Sequence[PictureFile],
+    batch_size: int,
+    report: Report,
+    write: Write,
+) -> None:
+    from serving.compare_files import compare_files  # deferred: torch
+    from serving.files import row_of
+
+    for picture in compare_files(arms, scorer, files, batch_size=batch_size):
+        report.add(picture)
+        error = picture.results[0].error
+        if error is not None:
+            typer.echo(f"error: {error.code}: {error.detail}", err=True)
+        for arm, result in zip(arms, picture.results, strict=True):
+            write({"label": arm.label, **row_of(picture.file, result, arm.pipeline.model_id)})
+
+
+def _choices(words: Sequence[str], models_dir: Path | None, decode: Mapping[str, Any] | None) -> dict[str, Choice]:
+    """The arms that were typed, by label."""
+    check_arm_count(len(words))
+    read = [_read(word) for word in words]
+    labels = label_arms([label for label, _ in read], [describe(wish.model, wish) for _, wish in read])
+    return {label: choose(wish, decode, models_dir) for label, (_, wish) in zip(labels, read, strict=True)}
+
+
+def _read(word: str) -> tuple[str | None, Wish]:
+    """The label and the wish of ``LABEL=MODEL[@D]``; what follows an @ and is no number belongs to the model."""
+    label, equals, spec = word.partition("=")
+    spec = spec if equals else word
+    model, _, place = spec.rpartition("@")
+    try:
+        wish = Wish(model, float(place)) if model else Wish(spec)
+    except ValueError:
+        wish = Wish(spec)
+    if not wish.model or (equals and not label):
+        raise RequestError("invalid_request", f"arm {word!r} is not {_SPEC}")
+    return label if equals else None, wish
+
+
+@contextmanager
+def _rows_in(out: Path | None) -> Iterator[Write]:
+    """What writes rows to the folder's ``results.jsonl``; without a folder they are dropped."""
+    if out is None:
+        yield lambda row: None
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError("invalid_request", f"{str(out)!r} cannot be a folder: {error.strerror}") from error
+    with rows_to(out / "results.jsonl", json_line) as write:
+        yield write
