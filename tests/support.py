@@ -70,6 +70,12 @@ class Requirement:
 
 needs_shared = Requirement("shared", SHARED.is_dir, "the data folder ../shared is not beside the checkout", True)
 needs_java = Requirement("java", lambda: shutil.which("java") is not None, "no `java` on the PATH", True)
+needs_chromium = Requirement(
+    "chromium",
+    lambda: all(shutil.which(program) for program in ("chromium", "chromedriver")),
+    "no `chromium` or no `chromedriver` on the PATH",
+    True,
+)
 needs_postgres = Requirement("postgres", lambda: programs() is not None, "no PostgreSQL server is installed", True)
 needs_prometheus = Requirement(
     "prometheus",

@@ -16,8 +16,8 @@ MOST_BYTES, MOST_BYTES_TOGETHER = 20_000_000, 52_000_000
 
 
 def _data_files() -> set[str]:
-    """Every file of the bundled models, every recipe and every template, relative to the root."""
-    folders = ("models/bundled", "training/recipes", "serving/templates")
+    """Every file of the bundled models, every recipe, every template and the page, relative to the root."""
+    folders = ("models/bundled", "training/recipes", "serving/templates", "serving/page")
     found = {path for folder in folders for path in (ROOT / folder).rglob("*")}
     return {path.relative_to(ROOT).as_posix() for path in found if path.is_file() and not _hidden(path)}
 
