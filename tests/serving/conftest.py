@@ -10,10 +10,12 @@ import pytest
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, list_models
 from serving.args import AppArgs, Limits
+from serving.experiments.definition import Experiment, read_experiments
 from serving.local import deployed, local_ray
 from tests.serving.experiments.support import experiment
 from tests.tiny_scorer import write_tiny_scorer
 
+ROOT = Path(__file__).parents[2]
 BODY_TIMEOUT_S = 2.0
 MAX_QUEUE_IMAGES = 96
 
@@ -34,6 +36,11 @@ def served_models() -> tuple[str, ...]:
     return ("fake", *(model for model in (DEFAULT_MODEL, "concise") if model in bundled))
 
 
+def readme_experiments() -> tuple[Experiment, ...]:
+    """Those of README, where the model of their arms is served."""
+    return read_experiments(ROOT / "examples" / "style.yaml") if DEFAULT_MODEL in served_models() else ()
+
+
 @pytest.fixture(scope="session")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The bundled scorer, or a tiny one where it is not there."""
@@ -50,7 +57,7 @@ def server(scorer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         scorer=scorer,
         device="cpu",
         limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),
-        experiments=(experiment(name="tone"),),
+        experiments=(experiment(name="tone"), *readme_experiments()),
         ledger=f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
     )
     with local_ray(), deployed(args, "127.0.0.1", free_port()) as url:

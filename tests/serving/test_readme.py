@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from models.catalog import BUNDLED
@@ -19,8 +18,17 @@ COMMANDS = [
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", README, re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines()
 ]
-CURLS = [command for command in COMMANDS if command.startswith("curl ")]
-OFFLINE = [command for command in COMMANDS if re.match(r"\.venv/bin/limner (caption|models (list|show)) ", command)]
+EXPERIMENT = [command for command in COMMANDS if command.startswith("curl ") and "experiment" in command]
+CURLS = [command for command in COMMANDS if command.startswith("curl ") and command not in EXPERIMENT]
+OFFLINE = [
+    command for command in COMMANDS if re.match(r"\.venv/bin/limner (caption|compare|models (list|show)) ", command)
+]
+
+
+def at(server: str, command: str) -> str:
+    """The command for the server of the tests, where `fake` is first; README's has the bundled model."""
+    command = command.replace("http://127.0.0.1:8000", server)
+    return command if "model" in command or "experiment" in command else command.replace("?", "?model=dial&")
 
 
 def shell(command: str) -> str:
@@ -34,13 +42,18 @@ def shell(command: str) -> str:
 
 @pytest.mark.parametrize("command", CURLS)
 def test_the_curl_lines(server: str, command: str) -> None:
-    # The server of the tests has `fake` first; README's has the bundled model.
-    with httpx.Client(base_url=server) as client:
-        served = [model["id"] for model in client.get("/v1/models").json()["data"]]
-    assert "concise" in served
-    answer = json.loads(shell(command.replace("http://127.0.0.1:8000", server)))
+    answer = json.loads(shell(at(server, command)))
     captions = [caption for result in answer["results"] for caption in result["captions"]]
     assert captions and all(caption["text"] and caption["clip_score"] is not None for caption in captions)
+
+
+def test_the_experiment_line_by_line(server: str) -> None:
+    captioned, voted, results = (json.loads(shell(at(server, command))) for command in EXPERIMENT)
+    assert captioned["results"][0]["experiment"] == {"name": "style", "arm": "descriptive"}
+    assert voted == {"status": "recorded"}
+    arm = next(arm for arm in results["results"]["arms"] if arm["label"] == "descriptive")
+    assert (arm["units"], arm["images"], arm["votes_up"]) == (1, 1, 1)
+    assert results["results"]["pairs"][0]["verdict"] == "undecided"
 
 
 @pytest.mark.parametrize("command", OFFLINE)
@@ -49,7 +62,7 @@ def test_the_limner_lines(command: str) -> None:
 
 
 def test_the_commands_were_found() -> None:
-    assert len(CURLS) >= 2 and len(OFFLINE) >= 3
+    assert len(CURLS) >= 5 and len(OFFLINE) >= 5 and len(EXPERIMENT) == 3
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:`|^\$ |^)make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
