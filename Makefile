@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check bench tables reproduce clean
+.PHONY: help install serve test check bench bench-serving tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -16,6 +16,7 @@ help:
 	@echo "make test     the test suite"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
+	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
 	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
 	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
@@ -43,6 +44,10 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning
 	$(BIN)/python -m benchmarks.serving
+
+bench-serving: $(STAMP)
+	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.monitoring
 
 tables: $(STAMP)
 	@$(BIN)/python -m training.tables docs/results --into README.md --into docs/PAPERS.md
