@@ -24,6 +24,8 @@ PREFIX = "A photo depicts "
 WEIGHT = 2.5
 
 _IMAGES_PER_PASS = 32
+_IMAGES_PER_CPU_PASS = 8
+"""On a CPU what a layer gives should still be in the cache when the next one reads it."""
 _TEXTS_PER_PASS = 128
 
 
@@ -50,6 +52,11 @@ class ClipScorer:
         self.device = device or torch.device("cpu")
         self.model = model.to(self.device).eval().requires_grad_(False)
         """The open_clip model itself, frozen and in eval mode."""
+        self._images_per_pass = _IMAGES_PER_PASS
+        if self.device.type == "cpu":  # together with small passes, a convolutional tower takes a third of the time
+            if (visual := getattr(self.model, "visual", None)) is not None:
+                visual.to(memory_format=torch.channels_last)
+            self._images_per_pass = _IMAGES_PER_CPU_PASS
         self._preprocess = preprocess
         self._tokenizer = tokenizer
         self._tokenizer_lock = threading.Lock()  # Rust tokenizers refuse two borrowers ("Already borrowed")
@@ -57,7 +64,7 @@ class ClipScorer:
 
     def encode_images(self, images: Sequence[Image]) -> torch.Tensor:
         """Unit features (N, D) of RGB pictures from ``models.images.load_image``, by the model's own transform."""
-        return self._unit_rows(self.project_images(part) for part in _parts(images, _IMAGES_PER_PASS))
+        return self._unit_rows(self.project_images(part) for part in _parts(images, self._images_per_pass))
 
     def project_images(self, images: Sequence[Image]) -> torch.Tensor:
         """Features (N, D) of RGB pictures as the model gives them, not normalised, in one pass."""
