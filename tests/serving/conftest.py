@@ -57,7 +57,7 @@ def server(scorer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
         scorer=scorer,
         device="cpu",
         limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),
-        experiments=(experiment(name="tone"), *readme_experiments()),
+        experiments=(experiment(name="tone"), experiment(name="kept"), *readme_experiments()),
         ledger=f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
     )
     with local_ray(), deployed(args, "127.0.0.1", free_port()) as url:

@@ -42,9 +42,9 @@ def test_errors_arrive_as_they_are(ledger: RayLedger) -> None:
 
 def test_a_killed_ledger_comes_back_with_all_that_it_confirmed(ledger: RayLedger, client: httpx.Client) -> None:
     async def scenario() -> None:
-        made = [outcome(request_id=f"k{number}") for number in range(30)]
+        made = [outcome(experiment="kept", request_id=f"k{number}") for number in range(30)]
         assert await ledger.record(made) == {each.id for each in made}
-        await ledger.vote(Vote("tone", "a", "k3", 0, 1, 0.0))
+        await ledger.vote(Vote("kept", "a", "k3", 0, 1, 0.0))
         [process] = [
             each for each in psutil.Process().children(recursive=True) if "ServeReplica:limner:Ledger" in each.name()
         ]
@@ -53,8 +53,8 @@ def test_a_killed_ledger_comes_back_with_all_that_it_confirmed(ledger: RayLedger
         assert await _patiently(ledger, "record", made) == {each.id for each in made}  # sent again: none is doubled
 
     asyncio.run(scenario())
-    a, b = client.get("/v1/experiments/tone").json()["results"]["arms"]
+    a, b = client.get("/v1/experiments/kept").json()["results"]["arms"]
     assert (a["images"], a["votes_up"], b["images"]) == (30, 1, 0)
     vote = {"request_id": "k4", "index": 0, "arm": "a", "value": -1}
-    assert client.post("/v1/experiments/tone/votes", json=vote).status_code == 200
-    assert client.get("/v1/experiments/tone").json()["results"]["arms"][0]["votes_down"] == 1
+    assert client.post("/v1/experiments/kept/votes", json=vote).status_code == 200
+    assert client.get("/v1/experiments/kept").json()["results"]["arms"][0]["votes_down"] == 1
