@@ -19,7 +19,7 @@ from serving.args import DEFAULT_LEDGER, AppArgs, Limits, MonitorArgs
 from serving.local_models import Wish, choose
 from serving.validation import explain
 
-_LIMITS = f"The limits: {', '.join(Limits.model_fields)}"
+_LIMITS = "The limits: " + ", ".join(f"{name} ({field.default})" for name, field in Limits.model_fields.items())
 
 
 def serve(
@@ -68,6 +68,7 @@ def serve(
             pass
     if not port_is_free(host, port):
         raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
+    typer.echo(f"starting with {', '.join(args.models)}; this takes some seconds", err=True)
     with local_ray(verbose=verbose) as logs:
         _exit_on_signals()  # again: Ray has set its own
         with deployed(args, host, port) as url:

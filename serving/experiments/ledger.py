@@ -41,8 +41,14 @@ class Ledger:
         self._writing = threading.Lock()
 
     def record(self, outcomes: Sequence[Outcome]) -> frozenset[str]:
-        """The ids that are in the ledger now: all of them. One that was there already is left as it is."""
-        statement = self._insert(OUTCOMES).on_conflict_do_nothing(index_elements=[OUTCOMES.c.id])
+        """The ids that are in the ledger now: all of them. One that was there already is left as it is, unless it was
+        a failure and this is not: a client that tries again under the same request id."""
+        insert = self._insert(OUTCOMES)
+        statement = insert.on_conflict_do_update(
+            index_elements=[OUTCOMES.c.id],
+            set_={column.name: insert.excluded[column.name] for column in OUTCOMES.c if not column.primary_key},
+            where=OUTCOMES.c.error.is_not(None) & insert.excluded.error.is_(None),
+        )
         rows = [{"id": outcome.id, "draw": uniform("draw", outcome.id), **asdict(outcome)} for outcome in outcomes]
         if rows:
             with self._writing, self._transaction() as connection:

@@ -48,8 +48,10 @@ class OutcomeSender:
         """Take outcomes over; those beyond the bound are lost, and counted."""
         lost = 0
         for outcome in outcomes:
-            if outcome.id in self._pending or len(self._pending) < self._max_pending:
-                self._pending.setdefault(outcome.id, outcome)
+            known = self._pending.get(outcome.id)
+            if known is not None or len(self._pending) < self._max_pending:
+                if known is None or (known.error is not None and outcome.error is None):  # tried again, and served
+                    self._pending[outcome.id] = outcome
             else:
                 lost += 1
         if lost:
@@ -92,6 +94,6 @@ class OutcomeSender:
             logger.warning("the ledger did not take %d outcomes: %r", len(batch), error)
             return False
         for outcome in batch:
-            if outcome.id in confirmed:
-                self._pending.pop(outcome.id, None)
+            if outcome.id in confirmed and self._pending.get(outcome.id) is outcome:  # not one that came meanwhile
+                del self._pending[outcome.id]
         return all(outcome.id in confirmed for outcome in batch)

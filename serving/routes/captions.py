@@ -24,6 +24,9 @@ from serving.services import Services, ServicesDep
 
 router = APIRouter()
 
+_NO_ARM_TRIED = frozenset({"unavailable", "shutting_down"})
+"""Refusals that say nothing of the arm: there was no captioner to ask."""
+
 _ERRORS = problem_responses(
     *("malformed_json", "malformed_body", "truncated", "not_an_image", "empty", "too_small", "bad_base64"),
     *("url_refused", "unknown_model", "unknown_experiment", "body_timeout", "body_too_large", "too_large"),
@@ -74,7 +77,7 @@ def _recorded(
     try:
         yield record
     except LimnerError as error:
-        if part is not None:
+        if part is not None and error.code not in _NO_ARM_TRIED:
             keep(part.failures(job.model, len(job.images), error.code))
         raise
 

@@ -49,6 +49,15 @@ def test_a_second_report_changes_nothing(ledger: Ledger) -> None:
     assert (arm.unit_scores.tolist(), arm.captions) == ([0.7], ("A dog runs on grass.",))
 
 
+def test_a_failure_gives_way_to_the_caption_of_a_second_try(ledger: Ledger) -> None:
+    failed = outcome(error="deadline_exceeded", clip_score=None, words=None, latency_ms=None, caption="")
+    for made in (failed, outcome(), failed):  # the last came late: it takes nothing back
+        ledger.record([made])
+    ledger.vote(vote())
+    [arm] = ledger.arm_data("tone", ["a"])
+    assert (arm.unit_scores.tolist(), arm.captions) == ([0.7], ("A dog runs on grass.",))
+
+
 def test_every_text_can_be_kept(ledger: Ledger) -> None:
     texts = ["a\0b", "\ud800", "ünïcode \U0001f436", "'; DROP TABLE limner_outcomes; --", "", "x" * 5000]
     ledger.record([outcome(request_id=f"r{number}", caption=text) for number, text in enumerate(texts)])
