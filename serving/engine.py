@@ -4,8 +4,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from PIL.Image import Image
@@ -57,6 +58,15 @@ class _Answer:
     error: Failure | None = None
 
 
+@dataclass(frozen=True)
+class _Accepted:
+    """What a job holds while it is answered."""
+
+    room: Reservation[Payload, Outcome]
+    deadline: float
+    """On the clock of ``time.monotonic``."""
+
+
 class Engine:
     """Answers jobs, many at a time on one event loop, with one scheduler thread that owns every model."""
 
@@ -99,17 +109,19 @@ class Engine:
         job.strategy.check(plain.captioner)
         if job.score or job.rerank or job.min_clip_score is not None:
             _require_scorer(plain)
-        deadline = time.monotonic() + self._deadline_s
-        answers = await self._caption_at(job, job.point, job.images, deadline)
-        results = [CaptionedImage(each.outcome.captions, each.notes, each.error, job.point) for each in answers]
-        if low := _below(job, results):
-            assert job.fallback is not None
-            again = await self._caption_at(job, job.fallback, [job.images[number] for number in low], deadline)
-            for number, each in zip(low, again, strict=True):
-                results[number] = CaptionedImage(
-                    each.outcome.captions, each.notes, each.error, job.fallback, fallback=True
-                )
-            answers += again
+        async with self._accepted(job) as accepted:
+            answers = await self._caption_at(job, job.point, job.images, accepted)
+            results = [CaptionedImage(each.outcome.captions, each.notes, each.error, job.point) for each in answers]
+            if low := _below(job, results):
+                assert job.fallback is not None
+                accepted.room.extend(len(low))
+                again = await self._caption_at(job, job.fallback, [job.images[number] for number in low], accepted)
+                for number, each in zip(low, again, strict=True):
+                    if each.error is None:  # else the first caption is better than none
+                        results[number] = CaptionedImage(
+                            each.outcome.captions, each.notes, None, job.fallback, fallback=True
+                        )
+                answers += again
         return CaptionReply(tuple(results), _timing(answers))
 
     async def score(self, job: ScoreJob) -> ScoreReply:
@@ -121,12 +133,27 @@ class Engine:
             _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, pipeline, captions=texts))  # type: ignore[misc]
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
-        answers = await self._answer(job, asks, time.monotonic() + self._deadline_s)
+        async with self._accepted(job) as accepted:
+            answers = await self._answer(job, asks, accepted)
         scored = (ScoredImage(answer.outcome.clip_scores, pipeline.scorer_id, answer.error) for answer in answers)
         return ScoreReply(tuple(scored))
 
+    @asynccontextmanager
+    async def _accepted(self, job: CaptionJob | ScoreJob) -> AsyncIterator[_Accepted]:
+        """Room in the queue and the time there is, for all that the job needs, the making of a mix included."""
+        deadline = time.monotonic() + self._deadline_s
+        with self._scheduler.reserve(sum(isinstance(data, bytes) for data in job.images), job.model) as room:
+            if isinstance(job, CaptionJob) and job.fallback is not None:
+                room.extend(1)  # a place that is held until a second pass is sure not to come: a drain waits for it
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    yield _Accepted(room, deadline)
+            except TimeoutError:
+                detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
+                raise OverloadedError("deadline_exceeded", detail) from None
+
     async def _caption_at(
-        self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], deadline: float
+        self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], accepted: _Accepted
     ) -> list[_Answer]:
         strategy = job.strategy
         key = CaptionKey(job.model, point.coefficients, strategy.group_key(), job.num_captions, job.rerank)
@@ -139,7 +166,7 @@ class Engine:
                 _Ask(data, key, rows, lambda image: Payload(image, pipeline, strategy, _seed(strategy), score))
                 for data in images
             ]
-            return await self._answer(job, asks, deadline)
+            return await self._answer(job, asks, accepted)
 
     def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
@@ -150,31 +177,21 @@ class Engine:
         self._scheduler.close()
         self._openers.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], deadline: float) -> list[_Answer]:
-        with self._scheduler.reserve(sum(isinstance(ask.data, bytes) for ask in asks), job.model) as room:
-            try:
-                async with asyncio.timeout(deadline - time.monotonic()):
-                    return await asyncio.gather(*(self._answer_one(job, ask, room, deadline) for ask in asks))
-            except TimeoutError:
-                detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
-                raise OverloadedError("deadline_exceeded", detail) from None
+    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], accepted: _Accepted) -> list[_Answer]:
+        return await asyncio.gather(*(self._answer_one(job, ask, accepted) for ask in asks))
 
-    async def _answer_one(
-        self, job: CaptionJob | ScoreJob, ask: _Ask, room: Reservation[Payload, Outcome], deadline: float
-    ) -> _Answer:
+    async def _answer_one(self, job: CaptionJob | ScoreJob, ask: _Ask, accepted: _Accepted) -> _Answer:
         """Never raises for what concerns this image only, so that its neighbours go on."""
         if isinstance(ask.data, Failure):
             return _Answer(error=ask.data)
         try:
-            return await self._queue(job.model, ask, ask.data, room, deadline)
+            return await self._queue(job.model, ask, ask.data, accepted)
         except Exception as error:
             if not isinstance(error, LimnerError):
                 logger.exception("request %s: an image failed", job.request_id)
             return _Answer(error=Failure(*public_error(error)))
 
-    async def _queue(
-        self, model: str, ask: _Ask, data: bytes, room: Reservation[Payload, Outcome], deadline: float
-    ) -> _Answer:
+    async def _queue(self, model: str, ask: _Ask, data: bytes, accepted: _Accepted) -> _Answer:
         try:
             async with self._opening[model]:
                 loop = asyncio.get_running_loop()
@@ -182,11 +199,11 @@ class Engine:
                 px = loaded.image.width * loaded.image.height
                 await self._waiting_px.acquire(px, model)  # inside: nothing more is opened while there is no room
         except ImageError:
-            room.release()
+            accepted.room.release()
             raise
         try:
-            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, deadline, model)
-            done = await asyncio.wrap_future(room.submit(item))
+            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, accepted.deadline, model)
+            done = await asyncio.wrap_future(accepted.room.submit(item))
         finally:
             self._waiting_px.release(px, model)
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")

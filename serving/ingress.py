@@ -7,8 +7,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from models.errors import LimnerError, OverloadedError
@@ -21,6 +19,7 @@ from serving.ledger_deployment import RayLedger
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
+from serving.replicas import call_replica
 from serving.reports import Reporter
 from serving.served_models import ServedModels
 from serving.services import Services
@@ -51,41 +50,27 @@ class RayBackend:
     async def ready(self) -> bool:
         """Whether a captioner replica answers; it exists only after its warm-up."""
         with suppress(OverloadedError):
-            await _call(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S)
+            await call_replica(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S)
             self._was_ready = True
             return True
         return False
 
     async def metrics(self) -> bytes:
         """The Prometheus text of the monitor."""
-        text: bytes = await _call(self._monitor, "render", timeout_s=_PROBE_TIMEOUT_S)
+        text: bytes = await call_replica(self._monitor, "render", timeout_s=_PROBE_TIMEOUT_S)
         return text
 
     async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
         if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model
             raise OverloadedError("unavailable", "the models are not ready yet; /readyz tells when they are")
-        reply = await _call(self._captioner, method, job, timeout_s=self._timeout_s)
+        try:
+            reply = await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
+        except OverloadedError:
+            self._was_ready = False  # it may be gone: the next one asks first
+            raise
         if isinstance(reply, LimnerError):
             raise reply
         return reply
-
-
-async def _call(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
-    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``.
-
-    A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
-    """
-    try:
-        async with asyncio.timeout(timeout_s):
-            response = getattr(handle, method).remote(*arguments)
-            try:
-                return await response
-            except asyncio.CancelledError:
-                response.cancel()
-                raise
-    except (TimeoutError, RayError, RayServeException) as error:
-        detail = f"a part of the server does not answer ({type(error).__name__})"
-        raise OverloadedError("unavailable", detail) from error
 
 
 @serve.deployment(ray_actor_options={"num_cpus": 0}, graceful_shutdown_wait_loop_s=0.2)
@@ -125,7 +110,10 @@ class Ingress:
     async def drain(self, timeout_s: float) -> bool:
         """Wait until every answer is sent; false when some are not after ``timeout_s``. Refuses nothing: that is for
         the captioner to do, which then answers at once."""
-        return await self._under_way.none(timeout_s)
+        sent = await self._under_way.none(timeout_s)
+        if self._services.outcomes is not None:
+            await self._services.outcomes.close()
+        return sent
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:

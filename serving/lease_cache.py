@@ -1,7 +1,7 @@
 """Values that are costly to make, kept within a bound on their bytes and never dropped while somebody uses them."""
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ class _Entry(Generic[V]):
 
 
 class LeaseCache(Generic[K, V]):
-    """Makes ``build(key)`` on another thread, once however many ask at the same time, one key after the other.
+    """Makes ``build(key)`` on another thread, once however many ask at the same time, one key after the other, and not
+    at all where nobody waits for it any more.
 
     Kept are the values that were used last. What is leased and what is kept stay within ``max_bytes``, beside the one
     value that is being made; who asks for a value that does not fit beside those in use waits until one is given back.
@@ -34,6 +35,7 @@ class LeaseCache(Generic[K, V]):
         self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
         """The least recently used first."""
         self._builds: dict[K, asyncio.Task[None]] = {}
+        self._askers: Counter[K] = Counter()
         self._one_build = asyncio.Lock()
         self._given_back = asyncio.Event()
 
@@ -52,7 +54,11 @@ class LeaseCache(Generic[K, V]):
             if (task := self._builds.get(key)) is None:
                 task = self._builds[key] = asyncio.create_task(self._make(key))
                 task.add_done_callback(_retrieve)
-            await asyncio.shield(task)  # who leaves does not take the value from those that wait as well
+            self._askers[key] += 1
+            try:
+                await asyncio.shield(task)  # who leaves does not take the value from those that wait as well
+            finally:
+                self._askers[key] -= 1
         entry.leases += 1
         self._entries.move_to_end(key)
         try:
@@ -69,11 +75,14 @@ class LeaseCache(Generic[K, V]):
                 while (leased := self._leased_bytes()) and leased + cost > self._max_bytes:
                     self._given_back.clear()
                     await self._given_back.wait()
+                if not self._askers[key]:  # all of them have left
+                    return
                 value = await asyncio.to_thread(self._build, key)
                 self._entries[key] = _Entry(value, cost)
                 self._evict(keep=key)
         finally:
             del self._builds[key]
+            self._askers = +self._askers  # without those at 0
 
     def _leased_bytes(self) -> int:
         return sum(entry.cost_bytes for entry in self._entries.values() if entry.leases)

@@ -6,13 +6,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from models.errors import LimnerError, OverloadedError
+from models.errors import LimnerError
 from serving.experiments.records import Outcome, Vote
 from serving.experiments.statistics import Results, results
+from serving.replicas import call_replica
 
 _TIMEOUT_S = 10.0
 _RESULTS_TIMEOUT_S = 60.0  # they take a second or so for every 100,000 images
@@ -57,6 +56,11 @@ class LedgerOwner:
         except LimnerError as error:
             return error
 
+    async def drain(self, timeout_s: float) -> bool:
+        """Close the database, so that its file alone holds everything; the last thing that is asked."""
+        await asyncio.wait_for(asyncio.to_thread(self._closing.close), timeout_s)
+        return True
+
     def __del__(self) -> None:
         if hasattr(self, "_closing"):
             self._closing.close()
@@ -83,12 +87,7 @@ class RayLedger:
         return found
 
     async def _ask(self, method: str, *arguments: object, timeout_s: float) -> Any:
-        try:
-            async with asyncio.timeout(timeout_s):
-                reply = await getattr(self._handle, method).remote(*arguments)
-        except (TimeoutError, RayError, RayServeException) as error:
-            detail = f"the ledger does not answer ({type(error).__name__}); try again later"
-            raise OverloadedError("unavailable", detail) from error
+        reply = await call_replica(self._handle, method, *arguments, timeout_s=timeout_s)
         if isinstance(reply, LimnerError):
             raise reply
         return reply

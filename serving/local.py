@@ -63,6 +63,8 @@ def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
         with suppress(RayError, RayServeException, TimeoutError):  # a captioner that is gone has nothing to finish
             _drain("Captioner", _DRAIN_S)
             _drain("Ingress", _LAST_ANSWERS_S)
+            if args.experiments:
+                _drain("Ledger", _LAST_ANSWERS_S)
 
 
 def _drain(deployment: str, timeout_s: float) -> None:

@@ -4,6 +4,7 @@ import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -129,13 +130,20 @@ class Scheduler(Generic[P, R]):
         to_go = max(images, self._room.held // 2)
         return min(_LONGEST_RETRY_S, max(1, math.ceil(to_go * pace_s)))
 
+    def _extend(self, images: int, lane: str) -> None:
+        with self._changed:
+            self._room.take(lane, images)
+            self._notify()
+
     def _release(self, images: int, lane: str) -> None:
         with self._changed:
             self._room.give_back(lane, images)
             self._notify()
 
     def _submit(self, item: WorkItem[P, R]) -> None:
-        item.future.add_done_callback(lambda future: self._forget(item) if future.cancelled() else None)
+        # A future keeps its callbacks: with the item among them, its image would stay until a garbage collection.
+        known = weakref.ref(item)
+        item.future.add_done_callback(lambda future: self._forget(known()) if future.cancelled() else None)
         with self._changed:
             self._waiting.add(item)
             self._notify()
@@ -168,15 +176,16 @@ class Scheduler(Generic[P, R]):
         self._on_queue_change(self._room.held)
         self._changed.notify_all()
 
-    def _forget(self, item: WorkItem[P, R]) -> None:
+    def _forget(self, item: WorkItem[P, R] | None) -> None:
         with self._changed:
-            if self._waiting.remove(item):
+            if item is not None and self._waiting.remove(item):
                 self._room.give_back(item.lane, 1)
                 self._notify()
 
     def _loop(self) -> None:
         while (batch := self._next_batch()) is not None:
             self._run(batch)
+            del batch  # its images are not kept until the next one comes
 
     def _next_batch(self) -> list[WorkItem[P, R]] | None:
         """The next items to run, at least one; None when closing and nothing waits."""
@@ -241,6 +250,11 @@ class Reservation(Generic[P, R]):
         self._left -= 1
         self._scheduler._submit(item)
         return item.future
+
+    def extend(self, images: int) -> None:
+        """More places for what was accepted already: given whatever waits, also while draining."""
+        self._left += images
+        self._scheduler._extend(images, self._lane)
 
     def release(self, images: int = 1) -> None:
         """Give places back that will not be used."""

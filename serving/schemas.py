@@ -75,6 +75,7 @@ class CaptionOptions(HowToCaption):
     score: bool | None = Field(default=None, description="CLIPScore of each caption; absent: if the server can")
     min_clip_score: float | None = Field(
         default=None,
+        allow_inf_nan=False,
         description="images whose best caption is below it get the most concise instead, with `fallback`; only models "
         "with a spectrum",
     )

@@ -95,7 +95,7 @@ def read_experiments(path: Path) -> tuple[Experiment, ...]:
         raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _refusal(path, f"cannot be read ({error.strerror}); name a YAML file") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: bytes, dates and numbers that are none
         raise _refusal(path, f"is no YAML: {error}") from error
     if not isinstance(raw, dict):
         raise _refusal(path, "must hold a list under the key 'experiments'")

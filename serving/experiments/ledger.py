@@ -47,7 +47,9 @@ class Ledger:
         statement = insert.on_conflict_do_update(
             index_elements=[OUTCOMES.c.id],
             set_={column.name: insert.excluded[column.name] for column in OUTCOMES.c if not column.primary_key},
-            where=OUTCOMES.c.error.is_not(None) & insert.excluded.error.is_(None),
+            where=OUTCOMES.c.error.is_not(None)
+            & insert.excluded.error.is_(None)
+            & (OUTCOMES.c.unit == insert.excluded.unit),
         )
         rows = [{"id": outcome.id, "draw": uniform("draw", outcome.id), **asdict(outcome)} for outcome in outcomes]
         if rows:

@@ -44,6 +44,10 @@ class OutcomeSender:
         """Outcomes that the ledger has not confirmed."""
         return len(self._pending)
 
+    def holds(self, outcome_id: str) -> bool:
+        """Whether the ledger has not confirmed that outcome yet."""
+        return outcome_id in self._pending
+
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take outcomes over; those beyond the bound are lost, and counted."""
         lost = 0

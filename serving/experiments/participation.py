@@ -74,13 +74,18 @@ def take_part(
         return None, asked
     experiment = find_experiment(experiments, asked.experiment)
     arm = assign(experiments, asked.experiment, asked.unit)
+    if asked.min_clip_score is not None:
+        raise RequestError(
+            "invalid_request", "min_clip_score: not in an experiment, where each arm shows its own captions"
+        )
     decided = _decided(experiment)
     for name in decided:
         if getattr(asked, name) is not None:
             raise RequestError("invalid_request", f"{name}: experiment {experiment.name!r} decides it; leave it out")
     changes = {name: getattr(arm, name, None) for name in decided}
     participation = Participation(experiment, arm, asked.unit or "", request_id)
-    if participation.sampled and asked.score is False:
+    reranks = any(each.decode is not None and each.decode.rerank is not None for each in experiment.arms)
+    if asked.score is False and (participation.sampled or reranks):
         changes["score"] = None  # as the server can: the experiment needs it
     return participation, asked.model_copy(update=changes)
 

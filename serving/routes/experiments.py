@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Literal
 
 from fastapi import APIRouter, Request
@@ -21,6 +22,7 @@ from serving.validation import validated
 
 router = APIRouter(tags=["experiments"])
 
+_FLUSH_S = 2.0
 _UNCONFIRMED_S = 1.0
 """How long another ingress may hold an outcome back before the ledger has it."""
 
@@ -65,14 +67,22 @@ async def vote(name: str, request: Request, services: ServicesDep) -> Status:
     found, ledger = _find(services, name)
     asked = validated(VoteRequest, await read_json(request))
     given = Vote(found.name, asked.arm, asked.request_id, asked.index, asked.value, time.time())
-    if services.outcomes is not None:
-        await services.outcomes.flush()  # whoever votes has the answer; the ledger may not have it yet
+    await _flush(services)  # whoever votes has the answer; the ledger may not have it yet
     try:
         await ledger.vote(given)
     except UnknownNameError:
         await asyncio.sleep(_UNCONFIRMED_S)
+        if services.outcomes is not None and services.outcomes.holds(given.outcome_id):
+            raise OverloadedError("unavailable", "the ledger does not take outcomes now; vote again later") from None
         await ledger.vote(given)
     return Status(status="recorded")
+
+
+async def _flush(services: Services) -> None:
+    if services.outcomes is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_S):
+                await services.outcomes.flush()
 
 
 def _find(services: Services, name: str) -> tuple[Experiment, LedgerClient]:

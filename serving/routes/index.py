@@ -27,7 +27,7 @@ _HEADERS = {
 }
 
 
-@router.get("/")
+@router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request, services: ServicesDep) -> Response:
     """The page where HTML is accepted, text where it is not."""
     if "text/html" not in request.headers.get("accept", ""):
@@ -37,7 +37,7 @@ async def index(request: Request, services: ServicesDep) -> Response:
     return response
 
 
-@router.get("/page/{name}")
+@router.api_route("/page/{name}", methods=["GET", "HEAD"])
 async def page(request: Request, name: str) -> Response:
     """One file of the page."""
     if name not in CONTENT_TYPES:

@@ -13,7 +13,7 @@ from models.images import load_image
 from models.mixing.mix import Mix
 from models.mixing.writing import write_mix_card
 from models.pipeline import load_pipeline
-from serving.args import AppArgs
+from serving.args import AppArgs, Limits
 from serving.engine import Engine
 from serving.model_pool import ModelPool, load_models
 from tests.models.mixing.tiny_space import write_space, write_tiny_spectrum
@@ -123,7 +123,8 @@ def test_reranking_puts_the_best_of_all_candidates_first(args: AppArgs) -> None:
         best = await results(client, decode=beam | {"rerank": "clip_score"}, num_captions=2)
         for all_four, two in zip(everything, best, strict=True):
             ranked = sorted(all_four["captions"], key=lambda caption: -caption["clip_score"])
-            assert [c["clip_score"] for c in two["captions"]] == pytest.approx([c["clip_score"] for c in ranked[:2]])
+            expected = pytest.approx([c["clip_score"] for c in ranked[:2]], abs=1e-6)
+            assert [c["clip_score"] for c in two["captions"]] == expected
         assert any(a["captions"][0] != b["captions"][0] for a, b in zip(everything, best, strict=True))
         sampled = await results(client, decode={"name": "sample", "rerank": "clip_score"})
         assert [len(result["captions"]) for result in sampled] == [1, 1, 1]
@@ -208,3 +209,18 @@ def test_a_stored_mix_can_be_mixed_anew(args: AppArgs) -> None:
         assert texts(await results(client, mix={"smile": 1})) == offline(args, "tiny-dial", smile=1.0)
 
     run(own, scenario)
+
+
+def test_a_request_that_was_accepted_gets_its_fallback_while_the_server_drains(args: AppArgs) -> None:
+    full = args.model_copy(update={"limits": Limits(max_images=3, max_queue_images=3)})
+
+    async def scenario(client: httpx.AsyncClient, engine: Engine) -> None:
+        asking = asyncio.create_task(results(client, descriptiveness=1, min_clip_score=9))
+        while not engine._scheduler.queued_images:
+            await asyncio.sleep(0.001)
+        assert await asyncio.to_thread(engine.drain, 20)
+        assert [result["fallback"] for result in await asking] == [True] * 3
+        assert engine._scheduler.queued_images == 0
+        await refused(client, 503, "shutting_down")
+
+    run(full, scenario)

@@ -1,6 +1,8 @@
 """The engine without Ray or HTTP: whose captions are whose, what fails alone, what leaves in time."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -281,3 +283,54 @@ def test_an_unexpected_failure_of_the_model_is_told_without_its_text(caplog: pyt
         assert "request r: an image failed" in caplog.text
 
     run(Broken(), scenario)
+
+
+def test_an_answered_request_leaves_nothing_in_memory() -> None:
+    """Without the garbage collector's help: pictures and mixes are too large to wait for it."""
+    pipeline = GatedPipeline()
+    opened: list[weakref.ref[Any]] = []
+    caption = pipeline.caption
+
+    def watched(images: Any, *arguments: Any, **options: Any) -> Any:
+        opened.extend(map(weakref.ref, images))
+        return caption(images, *arguments, **options)
+
+    async def scenario(engine: Engine) -> None:
+        pipeline.caption = watched  # type: ignore[method-assign]
+        gc.disable()
+        try:
+            await engine.caption(job(*pictures(3)))
+            await until(lambda: all(image() is None for image in opened))
+            assert len(opened) == 3
+        finally:
+            gc.enable()
+
+    run(pipeline, scenario)
+
+
+def test_the_making_of_a_mix_waits_in_the_queue() -> None:
+    """So the bound of the queue and the deadline hold for it, and a flood of mixes is refused like any other."""
+    pipeline = GatedPipeline()
+
+    async def scenario(engine: Engine) -> None:
+        made = asyncio.Event()
+
+        @asynccontextmanager
+        async def slow(model: str, coefficients: Any) -> AsyncIterator[Any]:
+            await made.wait()
+            yield pipeline
+
+        engine._models.lease = slow  # type: ignore[method-assign]
+        waiting = [asyncio.create_task(engine.caption(job(*pictures(2)))) for _ in range(2)]
+        await until(lambda: engine._scheduler.queued_images == 4)
+        with pytest.raises(OverloadedError, match="4 images wait already"):
+            await engine.caption(job(png()))
+        made.set()
+        assert [len((await task).results) for task in waiting] == [2, 2]
+        made.clear()
+        engine._deadline_s = 0.05
+        with pytest.raises(OverloadedError, match="no answer within"):
+            await engine.caption(job(png()))
+        assert engine._scheduler.queued_images == 0
+
+    run(pipeline, scenario, max_images=4, max_queue_images=4)

@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from models.errors import OverloadedError, UnknownNameError
-from serving.ingress import RayBackend, _call
+from serving.ingress import RayBackend
 from serving.messages import ScoreJob, ScoreReply
+from serving.replicas import call_replica
 from tests.serving.support import await_metric
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor", "scorer"}
+    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor", "replicas", "scorer"}
 
 
 def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(client: httpx.Client) -> None:
@@ -109,7 +110,7 @@ def test_a_call_that_nobody_waits_for_is_cancelled_on_the_replica() -> None:
             finally:
                 ended.set()
 
-        asking = asyncio.create_task(_call(Handle(work), "caption", timeout_s=60))  # type: ignore[arg-type]
+        asking = asyncio.create_task(call_replica(Handle(work), "caption", timeout_s=60))  # type: ignore[arg-type]
         await begun.wait()
         asking.cancel()
         await ended.wait()

@@ -142,6 +142,23 @@ def test_the_last_who_leaves_leaves_no_lease_behind() -> None:
     run(scenario)
 
 
+def test_what_nobody_waits_for_any_more_is_not_made() -> None:
+    async def scenario(shop: Workshop) -> None:
+        shop.gate.clear()
+        first = asyncio.create_task(shop.use("a"))
+        await asyncio.to_thread(shop.entered.wait, 10)
+        leaving = [asyncio.create_task(shop.use(key)) for key in "bcde"]
+        await asyncio.sleep(0)
+        for task in leaving:
+            task.cancel()
+        await until(lambda: all(task.done() for task in leaving))
+        shop.gate.set()
+        assert await first == "A" and await shop.use("f") == "F"
+        assert shop.made == ["a", "f"] and not shop.cache._builds
+
+    run(scenario)
+
+
 def test_a_build_holds_nobody_up_who_needs_none() -> None:
     async def scenario(shop: Workshop) -> None:
         await shop.use("a")

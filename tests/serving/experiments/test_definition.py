@@ -64,6 +64,9 @@ ARMS = "[{label: a}, {label: b}]"
         ("experiments: [{name: x, arms: [{label: a, decode: {name: magic}}, {label: b}]}]", "magic"),
         ("experiments: [{name: x, arms: [{label: a, decode: {options: {beams: 0}}}, {label: b}]}]", "beams"),
         ("experiments: [{name: x, arms: ARMS, score_share: 2}]", "score_share: Input should be less"),
+        ("experiments: [{name: x, arms: [{label: a, model: 2024-13-45}, {label: b}]}]", "is no YAML"),
+        (f"experiments: [{{name: x, arms: ARMS, score_share: {'9' * 5000}}}]", "is no YAML"),
+        ("[" * 5000, "is no YAML"),
         ("experiments: [{name: x, arms: ARMS, colour: red}]", "colour: Extra inputs are not permitted"),
     ],
 )

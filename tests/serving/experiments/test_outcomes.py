@@ -120,6 +120,23 @@ def test_what_comes_while_it_sends_is_sent_next() -> None:
     asyncio.run(scenario())
 
 
+def test_a_second_try_takes_the_place_of_the_failure() -> None:
+    async def scenario() -> None:
+        ledger = FlakyLedger()
+        sender = OutcomeSender(ledger.record, lambda n: None)
+        failed, served = outcome(error="queue_full"), outcome()
+        sender.add([failed])
+        sender.add([served])
+        sender.add([failed])
+        assert list(sender._pending.values()) == [served]
+        sending = asyncio.create_task(sender.flush())
+        await asyncio.sleep(0)
+        assert sender.holds(served.id)
+        assert await sending and not sender.holds(served.id)
+
+    asyncio.run(scenario())
+
+
 def test_the_rest_is_sent_at_the_end() -> None:
     async def scenario(down: bool) -> tuple[int, int]:
         ledger, lost = FlakyLedger(), Counter[str]()

@@ -65,6 +65,17 @@ def test_the_sample_is_scored_whatever_the_request_says(share: float, asked: boo
     assert take_part((experiment(score_share=share),), options, "r1")[1].score is given
 
 
+def test_what_would_hold_in_some_arms_only_holds_in_none() -> None:
+    with pytest.raises(RequestError, match="min_clip_score: not in an experiment"):
+        joined("u", min_clip_score=0.5)
+    reranking = experiment(score_share=0).model_copy(
+        update={"arms": (Arm(label="a"), Arm(label="b", decode=DecodeInput(rerank="clip_score")))}
+    )
+    for unit in map(str, range(8)):  # of both arms
+        options = CaptionOptions(experiment="tone", unit=unit, score=False)
+        assert take_part((reranking,), options, "r1")[1].score is None
+
+
 def test_outcomes() -> None:
     best = Caption("A dog runs.", -0.5, 4, "stop", clip_score=0.7, scorer="clip")
     job = CaptionJob("r1", "fake", (b"", b""), parse_decode(None))

@@ -28,6 +28,16 @@ def test_browsers_get_the_page_and_others_text() -> None:
     assert page.headers["vary"] == text.headers["vary"] == "accept"
 
 
+def test_heads_are_those_of_the_answers() -> None:
+    async def scenario() -> None:
+        async with local_app(GatedPipeline(), AppArgs(models=("fake",))) as (client, _):
+            for path in ("/", "/page/style.css"):
+                head, answer = await client.head(path), await client.get(path)
+                assert (head.status_code, head.headers["content-type"]) == (200, answer.headers["content-type"])
+
+    asyncio.run(scenario())
+
+
 def test_the_page_may_reach_its_own_server_only() -> None:
     policy = get("/", BROWSER).headers["content-security-policy"]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
