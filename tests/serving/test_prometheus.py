@@ -54,6 +54,8 @@ def prometheus(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def query(api: httpx.Client, expression: str) -> list[dict[str, Any]]:
     answer = api.get("/query", params={"query": expression})
+    if answer.status_code == 503:  # it reads what it stored before
+        return []
     assert answer.json()["status"] == "success", answer.text
     found: list[dict[str, Any]] = answer.json()["data"]["result"]
     return found
