@@ -12,14 +12,22 @@ from models.errors import RequestError
 
 
 def mix(
-    base: Annotated[str, typer.Argument(help="Id or folder of the model that the others were fine-tuned from.")],
+    base: Annotated[
+        str | None, typer.Argument(help="Id or folder of the model that the others were fine-tuned from.")
+    ] = None,
+    *,
+    base_option: Annotated[str | None, typer.Option("--base", help="The same by name.")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")],
+    add: Annotated[
+        list[str] | None, typer.Option(help="MODEL=VALUE, how much of a model of that id; repeatable.")
+    ] = None,
     direction: Annotated[
-        list[str], typer.Option("--direction", "-d", help="NAME=MODEL, a fine-tuned model and what to call it.")
-    ],
+        list[str] | None, typer.Option("--direction", "-d", help="NAME=MODEL, a fine-tuned model and what to call it.")
+    ] = None,
     coefficient: Annotated[
-        list[str], typer.Option("--coefficient", "-c", help="NAME=VALUE, how much of a direction; 1 is its own model.")
-    ],
+        list[str] | None,
+        typer.Option("--coefficient", "-c", help="NAME=VALUE, how much of a direction; 1 is its own model."),
+    ] = None,
     id: Annotated[str | None, typer.Option(help="What the card calls the mix. Default: the folder's name.")] = None,
     description: Annotated[str | None, typer.Option(help="What the card says of it. Default: the sum.")] = None,
     card_only: Annotated[
@@ -39,11 +47,15 @@ def mix(
 
     if card_only + int8 + int4 > 1:
         raise RequestError("invalid_request", "--card-only, --int8 and --int4 are three ways to write a mix: take one")
+    if (base is None) == (base_option is None):
+        raise RequestError("invalid_request", "name the base once: limner models mix BASE ..., or --base BASE")
+    added = numbers(add or ())
+    models = {name: name for name in added} | key_texts(direction or ())
     wanted = Mix(
         id=id or out.resolve().name,
-        base=find_captioner(base, models_dir),
-        directions={name: find_captioner(model, models_dir) for name, model in key_texts(direction).items()},
-        coefficients=numbers(coefficient),
+        base=find_captioner(base or base_option or "", models_dir),
+        directions={name: find_captioner(model, models_dir) for name, model in models.items()},
+        coefficients=added | numbers(coefficient or ()),
         description=description,
         models_dir=models_dir,
     )

@@ -33,6 +33,15 @@ def test_weights_are_written_by_default(space: Path, capsys: pytest.CaptureFixtu
     read_weights(space / "full")
 
 
+def test_models_of_the_folder_are_added_by_their_ids(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--base", "base", "--add", "smile=0.5", "--add", "contrastive=-1", "--models-dir", str(space)]
+    assert cli.run(["models", "mix", *words, "--out", str(space / "added")]) == 0
+    assert _card(space / "added")["description"] == "base - 1 contrastive + 0.5 smile"
+    for base in ([], ["base", "--base", "base"]):
+        assert cli.run(["models", "mix", *base, "--add", "smile=1", "--out", str(space / "x")]) == 2
+        assert "name the base once" in capsys.readouterr().err
+
+
 def test_a_card_alone(space: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _mix(space, "--card-only", "--id", "half", "--description", "half way", name="card") == 0
     assert ": a card, no weights (0.0 MB)" in capsys.readouterr().out
