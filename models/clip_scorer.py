@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 import open_clip
 import torch
 from PIL.Image import Image
+from timm.models.efficientnet import EfficientNet
 
+from models.batch_norms import fold_batch_norms
 from models.card import CARD_FILE, ScorerCard, read_card
 from models.catalog import find_model
 from models.device import pick_device
@@ -55,6 +57,8 @@ class ClipScorer:
         self._images_per_pass = _IMAGES_PER_PASS
         if self.device.type == "cpu":  # together with small passes, a convolutional tower takes a third of the time
             if (visual := getattr(self.model, "visual", None)) is not None:
+                if isinstance(trunk := getattr(visual, "trunk", None), EfficientNet):
+                    fold_batch_norms(trunk)
                 visual.to(memory_format=torch.channels_last)
             self._images_per_pass = _IMAGES_PER_CPU_PASS
         self._preprocess = preprocess

@@ -5,25 +5,14 @@ from typing import Any
 import timm
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from models.batch_norms import fold_batch_norms
 
 BLOCKS = 7
 """Of every EfficientNet-Lite; the output of them all is the smallest of the network to cache."""
 
 CHUNK_IMAGES = 4
 """Pictures per pass at inference: larger chunks fall out of the CPU's cache and take longer per picture."""
-
-
-def fold_batch_norms(module: nn.Module) -> None:
-    """Replaces every (convolution, batch norm) pair by one convolution with the same output in eval mode."""
-    for parent in list(module.modules()):
-        names = list(parent._modules)
-        for conv_name, norm_name in zip(names, names[1:], strict=False):
-            conv, norm = parent._modules[conv_name], parent._modules[norm_name]
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                parent._modules[conv_name] = fuse_conv_bn_eval(conv, norm)
-                # timm's norm layers carry the activation with them.
-                parent._modules[norm_name] = getattr(norm, "act", nn.Identity())
 
 
 def fold_and_split(net: Any, stem_blocks: int) -> tuple[nn.Sequential, nn.Sequential]:
