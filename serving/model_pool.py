@@ -3,12 +3,14 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from models.card import ArithmeticCard, MixCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.clip_scorer import load_scorer
 from models.errors import UnknownNameError
 from models.families.base import TorchCaptioner
+from models.interfaces import Captioner
 from models.mixing.variants import Variants, load_variants
 from models.pipeline import CaptionPipeline, load_captioner
 from serving.args import AppArgs
@@ -93,17 +95,11 @@ def load_models(args: AppArgs) -> dict[str, LoadedModel]:
     return found
 
 
-def _load(entry: CaptionerEntry, args: AppArgs) -> tuple[TorchCaptioner, Variants | None]:
-    mixed = isinstance(entry.card, ArithmeticCard)
-    captioner = load_captioner(
-        entry,
-        models_dir=args.models_dir,
-        device=args.device,
-        dtype=args.dtype,
-        coefficients={} if mixed else None,
-    )
-    if not isinstance(captioner, TorchCaptioner) or not mixed:
-        return captioner, None  # type: ignore[return-value]  # the fake captioner has no weights
-    variants = load_variants(captioner, entry, args.models_dir)
-    own = variants.at(entry.card.coefficients) if isinstance(entry.card, MixCard) else captioner
-    return own, variants
+def _load(entry: CaptionerEntry, args: AppArgs) -> tuple[Captioner, Variants | None]:
+    options: dict[str, Any] = {"models_dir": args.models_dir, "device": args.device, "dtype": args.dtype}
+    if not isinstance(entry.card, ArithmeticCard):
+        return load_captioner(entry, **options), None
+    base = load_captioner(entry, **options, coefficients={})
+    assert isinstance(base, TorchCaptioner)  # what has weights to mix
+    variants = load_variants(base, entry, args.models_dir)
+    return variants.at(entry.card.coefficients) if isinstance(entry.card, MixCard) else base, variants
