@@ -133,7 +133,8 @@ def _spectrum_lines(card: SpectrumCard) -> Iterator[tuple[str, str]]:
         terms = " ".join(f"{value:+.3g} {name}" for name, value in point.coefficients.items())
         words = [] if point.expected_words is None else [f"{point.expected_words:.1f} words"]
         values = ", ".join([*words, *(f"{name} {value:.4g}" for name, value in point.measures.items())])
-        yield "point", f"{point.descriptiveness:.2f}: {values} ({terms or 'the base'})".replace("  ", " ")
+        told = [f"{point.descriptiveness:.2f}:", values, f"({terms or 'the base'})"]
+        yield "point", " ".join(filter(None, told))
 
 
 def _hashes(card: Card) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to the monitor; a ledger."""
+"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger."""
 
 import ray
 from ray.serve import Application
