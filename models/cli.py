@@ -13,7 +13,7 @@ from models.lookup import resolve
 
 COMMANDS: dict[str, str] = {
     "serve": "serving.cli:serve",
-    "caption": "serving.cli:caption",
+    "caption": "serving.cli_caption:caption",
     "compare": "serving.cli_compare:compare",
     "train": "training.cli:train",
     "evaluate": "training.cli:evaluate",

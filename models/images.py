@@ -89,13 +89,31 @@ def read_image(
     Raises:
         ImageError: the codes of ``load_image``; ``unreadable`` for what is no regular file or cannot be read.
     """
-    name = repr(os.fspath(path))  # escapes bytes that are not UTF-8, so that the message can be printed anywhere
+    data = read_bytes(path, limits)
     try:
-        return load_image(_read(path, limits.max_bytes), limits, draft_px=draft_px)
+        return load_image(data, limits, draft_px=draft_px)
     except ImageError as error:
-        raise ImageError(error.code, f"{name}: {error.detail}") from error
-    except (OSError, ValueError) as error:  # from _read alone; ValueError: a NUL in the path
-        raise ImageError("unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise ImageError(error.code, f"{_printable(path)}: {error.detail}") from error
+
+
+def read_bytes(path: str | os.PathLike[str], limits: ImageLimits = DEFAULT_LIMITS) -> bytes:
+    """The content of a regular file that may be a picture; the message of every error names the file.
+
+    Raises:
+        ImageError: ``unreadable`` for what is no regular file or cannot be read, ``too_large``.
+    """
+    try:
+        return _read(path, limits.max_bytes)
+    except ImageError as error:
+        raise ImageError(error.code, f"{_printable(path)}: {error.detail}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ImageError("unreadable", f"{_printable(path)} cannot be read: {reason}") from error
+
+
+def _printable(path: str | os.PathLike[str]) -> str:
+    """The path with bytes that are not UTF-8 escaped, so that a message with it can be printed anywhere."""
+    return repr(os.fspath(path))
 
 
 def _read(path: str | os.PathLike[str], max_bytes: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 from collections.abc import Sequence
@@ -13,10 +12,9 @@ import typer
 from pydantic import ValidationError
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
-from models.cli_values import decode_words, key_values, numbers
+from models.cli_values import key_values
 from models.errors import RequestError
 from serving.args import DEFAULT_LEDGER, AppArgs, Limits, MonitorArgs
-from serving.local_models import Wish, choose
 from serving.validation import explain
 
 _LIMITS = "The limits: " + ", ".join(f"{name} ({field.default})" for name, field in Limits.model_fields.items())
@@ -76,73 +74,6 @@ def serve(
             typer.echo(_example(url))
             while True:
                 signal.pause()
-
-
-def caption(
-    paths: Annotated[list[str], typer.Argument(help="Picture files, or folders of them.")],
-    model: Annotated[str, typer.Option(help="Id, folder or hub id.")] = DEFAULT_MODEL,
-    decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
-    guidance: Annotated[
-        float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
-    ] = None,
-    descriptiveness: Annotated[
-        float | None, typer.Option(help="0 concise to 1 descriptive; of models with a spectrum.")
-    ] = None,
-    mix: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, how far along a direction; repeatable.")] = None,
-    target_words: Annotated[
-        int | None, typer.Option(help="The descriptiveness with this mean length, as calibrated.", min=1)
-    ] = None,
-    num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
-    rerank: Annotated[
-        bool, typer.Option("--rerank", help="Of all that the decoding finds, those with the best CLIPScore.")
-    ] = False,
-    score: Annotated[bool, typer.Option("--score", help="CLIPScore after each caption.")] = False,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the JSON lines to this file.")] = None,
-    models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
-    scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
-    threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
-    batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
-) -> None:
-    """Caption picture files, one line each; what fails is told on stderr."""
-    from models.device import set_threads  # these load torch, which `limner --help` should not wait for
-    from serving.files import caption_files, find_pictures, nothing_in, row_of
-    from serving.output import json_line, rows_to, text_line
-
-    wish = Wish(model, descriptiveness, numbers(mix) if mix else None, target_words)
-    choice = choose(wish, decode_words(decode, option or (), guidance), models_dir)
-    choice.strategy.rows(num_captions)  # refuses more captions than the strategy can give
-    files = find_pictures(paths, recursive=recursive)
-    if not any(os.path.lexists(file.path) for file in files):
-        raise nothing_in(paths)
-    failed: list[bool] = []
-    with rows_to(out, json_line if json_lines or out else text_line) as write:
-        set_threads(threads, respect_omp=True)
-        pipeline = choice.load(scorer=scorer if score or rerank else None, device=device, dtype=dtype)
-        for file, image in caption_files(
-            pipeline,
-            files,
-            choice.strategy,
-            num_captions=num_captions,
-            score=score,
-            rerank=rerank,
-            point=choice.point,
-            batch_size=batch_size,
-        ):
-            failed.append(image.error is not None)
-            if image.error is not None:
-                typer.echo(f"error: {image.error.code}: {image.error.detail}", err=True)
-            if image.error is None or json_lines or out:
-                write(row_of(file, image, pipeline.model_id))
-        if not failed:
-            raise nothing_in(paths)
-    if any(failed):
-        typer.echo(f"error: {sum(failed)} of {len(failed)} pictures failed", err=True)
-        raise typer.Exit(1)
 
 
 def _limits(words: Sequence[str]) -> Limits:

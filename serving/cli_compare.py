@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,14 +13,14 @@ from models.catalog import DEFAULT_SCORER
 from models.cli_values import decode_words
 from models.errors import RequestError
 from serving.arms import check_arm_count, describe, label_arms
-from serving.local_models import Choice, Wish, choose
+from serving.local_models import Wish, choose
 from serving.output import Write, json_line, rows_to
 
 if TYPE_CHECKING:
     from models.clip_scorer import ClipScorer
     from serving.compare_files import LocalArm
     from serving.compare_report import Report
-    from serving.files import PictureFile
+    from serving.folders.sources import Sources
 
 _SPEC = "LABEL=MODEL[@D] or MODEL[@D], D its descriptiveness from 0 to 1"
 
@@ -46,25 +45,25 @@ def compare(
     batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
 ) -> None:
     """Caption the same pictures by 2 to 6 models or points of a dial; prints CLIPScores and paired verdicts."""
-    words = [*(models.split(",") if models else ()), *(arm or ())]
-    chosen = _choices(words, models_dir, decode_words(decode, option or (), guidance))
+    given = decode_words(decode, option or (), guidance)
+    wishes = read_arms([*(models.split(",") if models else ()), *(arm or ())])
+    chosen = {label: choose(wish, given, models_dir) for label, wish in wishes}
     from models.clip_scorer import load_scorer  # these load torch, which `limner --help` should not wait for
     from models.device import set_threads
     from serving.compare_files import LocalArm
     from serving.compare_report import Report
-    from serving.files import find_pictures, nothing_in
+    from serving.folders.sources import Sources
 
-    files = find_pictures(paths, recursive=recursive)
-    if not any(os.path.lexists(file.path) for file in files):
-        raise nothing_in(paths)
+    sources = Sources(paths, recursive)
+    sources.check()
     with _rows_in(out) as write:
         set_threads(threads, respect_omp=True)
         measure = load_scorer(scorer, models_dir=models_dir, device=device)
         arms = [LocalArm(label, choice, choice.load(device=device, dtype=dtype)) for label, choice in chosen.items()]
         report = Report(list(chosen.items()), measure.scorer_id, show)
-        _run(arms, measure, files, batch_size, report, write)
+        _run(arms, measure, sources, batch_size, report, write)
         if not report.comparison.pictures and not report.failures:
-            raise nothing_in(paths)
+            raise sources.nothing()
     if report.comparison.pictures:
         if out is not None:
             report.write(out)
@@ -77,15 +76,18 @@ def compare(
 def _run(
     arms: Sequence[LocalArm],
     scorer: ClipScorer,
-    files: Sequence[PictureFile],
+    sources: Sources,
     batch_size: int,
     report: Report,
     write: Write,
 ) -> None:
     from serving.compare_files import compare_files  # deferred: torch
-    from serving.files import row_of
+    from serving.folders.captioning import row_of
+    from serving.folders.opening import open_picture
+    from serving.folders.run import without_other_files
 
-    for picture in compare_files(arms, scorer, files, batch_size=batch_size):
+    opened = without_other_files(map(open_picture, sources), sources.skipped)
+    for picture in compare_files(arms, scorer, opened, batch_size=batch_size):
         report.add(picture)
         error = picture.results[0].error
         if error is not None:
@@ -94,12 +96,16 @@ def _run(
             write({"label": arm.label, **row_of(picture.file, result, arm.pipeline.model_id)})
 
 
-def _choices(words: Sequence[str], models_dir: Path | None, decode: Mapping[str, Any] | None) -> dict[str, Choice]:
-    """The arms that were typed, by label."""
+def read_arms(words: Sequence[str]) -> tuple[tuple[str, Wish], ...]:
+    """The arms that were typed, labelled.
+
+    Raises:
+        RequestError: ``invalid_request`` for too few or many, equal labels, or a word that is no arm.
+    """
     check_arm_count(len(words))
     read = [_read(word) for word in words]
     labels = label_arms([label for label, _ in read], [describe(wish.model, wish) for _, wish in read])
-    return {label: choose(wish, decode, models_dir) for label, (_, wish) in zip(labels, read, strict=True)}
+    return tuple(zip(labels, (wish for _, wish in read), strict=True))
 
 
 def _read(word: str) -> tuple[str | None, Wish]:

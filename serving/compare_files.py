@@ -9,9 +9,12 @@ from models.clip_scorer import ClipScorer
 from models.images import LoadedImage
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
-from serving.files import PictureFile, open_batches, results_of
+from serving.folders.captioning import Row, each_if_not_all, images_of
+from serving.folders.opening import batches
+from serving.folders.pictures import Opened, Picture
 from serving.local_models import Choice
-from serving.messages import CaptionedImage
+from serving.messages import CaptionedImage, Failure
+from serving.results import item_error, result_of
 
 
 @dataclass(frozen=True)
@@ -28,25 +31,61 @@ class LocalArm:
 class ComparedPicture:
     """One file and what every arm made of it; a file that cannot be read fails alike in all."""
 
-    file: PictureFile
+    file: Picture
     results: tuple[CaptionedImage, ...]
     image: Image | None
     """None where it cannot be read."""
 
 
-def compare_files(
-    arms: Sequence[LocalArm], scorer: ClipScorer, files: Iterable[PictureFile], *, batch_size: int = 16
-) -> Iterator[ComparedPicture]:
-    """Each file with one scored caption of each arm, in order. Raises as ``CaptionPipeline.caption`` does."""
-    for opened in open_batches(files, batch_size):
-        images = [picture.image for _, picture in opened if isinstance(picture, LoadedImage)]
-        written = [_write(arm, images) for arm in arms]
-        scored = _with_scores(scorer, images, written)
-        by_arm = [
-            list(results_of(opened, captions, arm.choice.point)) for arm, captions in zip(arms, scored, strict=True)
+class CompareRows:
+    """Rows with what every arm made of each picture: ``arms`` as in an answer of ``/v1/compare``."""
+
+    def __init__(self, arms: Sequence[LocalArm], scorer: ClipScorer) -> None:
+        self._arms = arms
+        self._scorer = scorer
+
+    def __call__(self, opened: Sequence[Opened]) -> list[Row]:
+        """Raises as ``CaptionPipeline.caption`` does."""
+        return [self._row(picture) for picture in compare_opened(self._arms, self._scorer, opened)]
+
+    def _row(self, picture: ComparedPicture) -> Row:
+        error = item_error(picture.results[0].error)
+        arms = [
+            {"label": arm.label, **result_of(result).model_dump(mode="json"), "model": arm.pipeline.model_id}
+            for arm, result in zip(self._arms, picture.results, strict=True)
         ]
-        for (file, picture), results in zip(opened, zip(*by_arm, strict=True), strict=True):
-            yield ComparedPicture(file, results, picture.image if isinstance(picture, LoadedImage) else None)
+        return {"file_name": picture.file.name, "arms": arms, "error": error and error.model_dump(mode="json")}
+
+
+def compare_files(
+    arms: Sequence[LocalArm], scorer: ClipScorer, opened: Iterable[Opened], *, batch_size: int = 16
+) -> Iterator[ComparedPicture]:
+    """Each picture with one scored caption of each arm, in order. Raises as ``CaptionPipeline.caption`` does."""
+    for batch in batches(opened, batch_size):
+        yield from compare_opened(arms, scorer, batch)
+
+
+def compare_opened(arms: Sequence[LocalArm], scorer: ClipScorer, opened: Sequence[Opened]) -> Iterator[ComparedPicture]:
+    """The same for one batch."""
+
+    def each_arm(images: Sequence[Image]) -> list[tuple[Caption, ...]]:
+        scored = _with_scores(scorer, images, [_write(arm, images) for arm in arms])
+        return list(zip(*scored, strict=True))
+
+    written = iter(each_if_not_all(each_arm, images_of(opened)))
+    for each in opened:
+        content = each.content
+        if isinstance(content, LoadedImage) and not isinstance(captions := next(written), Failure):
+            results = tuple(
+                CaptionedImage((caption,), content.notes, point=arm.choice.point)
+                for arm, caption in zip(arms, captions, strict=True)
+            )
+            yield ComparedPicture(each.picture, results, content.image)
+        else:
+            failure = content if isinstance(content, Failure) else captions
+            assert isinstance(failure, Failure)
+            failed = tuple(CaptionedImage(error=failure, point=arm.choice.point) for arm in arms)
+            yield ComparedPicture(each.picture, failed, None)
 
 
 def _write(arm: LocalArm, images: Sequence[Image]) -> list[Caption]:
@@ -56,16 +95,16 @@ def _write(arm: LocalArm, images: Sequence[Image]) -> list[Caption]:
 
 def _with_scores(
     scorer: ClipScorer, images: Sequence[Image], written: Sequence[Sequence[Caption]]
-) -> list[list[list[Caption]]]:
-    """The captions of each arm with their scores, a list of one for each picture. The scorer looks at a picture once,
-    and equal captions get equal scores."""
+) -> list[list[Caption]]:
+    """The captions of each arm with their scores. The scorer looks at a picture once, and equal captions get equal
+    scores."""
     if not images:
         return [[] for _ in written]
     texts = [list(dict.fromkeys(caption.text for caption in captions)) for captions in zip(*written, strict=True)]
     scores = [dict(zip(*pair, strict=True)) for pair in zip(texts, scorer.score(images, texts), strict=True)]
     return [
         [
-            [replace(caption, clip_score=known[caption.text], scorer=scorer.scorer_id)]
+            replace(caption, clip_score=known[caption.text], scorer=scorer.scorer_id)
             for caption, known in zip(captions, scores, strict=True)
         ]
         for captions in written

@@ -18,7 +18,7 @@ from PIL.Image import Image, Resampling
 from models.decoding.strategy import Strategy
 from serving.compare_files import ComparedPicture
 from serving.comparison import ALPHA, ArmSummary, Comparison, PairSummary
-from serving.files import PictureFile
+from serving.folders.pictures import Picture
 from serving.local_models import Choice
 from serving.output import escaped
 
@@ -189,7 +189,7 @@ def _cell(text: str) -> str:
     return " ".join(_MARKED.sub(r"\\\1", escaped(text)).split())
 
 
-def _link(file: PictureFile, folder: Path | None) -> str:
+def _link(file: Picture, folder: Path | None) -> str:
     """The address of a file as seen from ``folder``; any bytes may stand in it."""
     return quote_from_bytes(os.fsencode(os.path.relpath(file.path, folder)))
 

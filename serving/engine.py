@@ -33,6 +33,7 @@ from serving.model_pool import LoadedModel, ModelPool
 from serving.pixel_budget import PixelBudget
 from serving.points import Point
 from serving.reports import Reporter
+from serving.results import below
 from serving.scheduler import Reservation, Scheduler, WorkItem
 
 logger = logging.getLogger(__name__)
@@ -212,11 +213,9 @@ class Engine:
 
 def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
     """The images whose best caption scores too low, where another point is left to try."""
-    if job.min_clip_score is None or job.fallback is None or job.fallback.coefficients == job.point.coefficients:
+    if job.fallback is None or job.fallback.coefficients == job.point.coefficients:
         return []
-    floor = job.min_clip_score
-    best = [max((caption.clip_score or 0.0 for caption in image.captions), default=None) for image in results]
-    return [number for number, score in enumerate(best) if score is not None and score < floor]
+    return below(job.min_clip_score, results)
 
 
 def _seed(strategy: Strategy) -> int:

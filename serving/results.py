@@ -25,6 +25,14 @@ def result_of(image: CaptionedImage) -> ResultOut:
     )
 
 
+def below(floor: float | None, images: Sequence[CaptionedImage]) -> list[int]:
+    """Which images have captions, but none with a CLIPScore of ``floor``; None: none of them."""
+    if floor is None:
+        return []
+    best = [max((caption.clip_score or 0.0 for caption in image.captions), default=None) for image in images]
+    return [number for number, score in enumerate(best) if score is not None and score < floor]
+
+
 def item_error(failure: Failure | None) -> ItemError | None:
     """The error of one image in an answer."""
     return None if failure is None else ItemError(code=failure.code, detail=failure.detail)

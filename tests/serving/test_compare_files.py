@@ -6,9 +6,12 @@ import pytest
 
 from models.clip_scorer import ClipScorer, load_scorer
 from models.pipeline import load_pipeline
-from serving import files as serving_files
 from serving.compare_files import LocalArm, compare_files
-from serving.files import caption_files, find_pictures
+from serving.folders import opening
+from serving.folders.captioning import CaptionRows, HowToWrite, Place
+from serving.folders.opening import open_picture
+from serving.folders.pictures import Opened
+from serving.folders.sources import Sources
 from serving.local_models import Wish, choose
 from tests.models.mixing.tiny_dial import write_dial
 from tests.serving.support import pictures
@@ -39,18 +42,23 @@ def arm(label: str, wish: Wish, models_dir: Path) -> LocalArm:
     return LocalArm(label, choice, choice.load(device="cpu"))
 
 
+def opened(folder: Path) -> list[Opened]:
+    found = map(open_picture, Sources([str(folder)]))
+    return [each for each in found if not each.is_no_picture]
+
+
 def test_each_arm_gives_what_it_gives_alone(folder: Path, models_dir: Path, scorer: ClipScorer) -> None:
     arms = [arm("a", Wish("dial", 0.0), models_dir), arm("b", Wish("dial", 1.0), models_dir)]
-    found = list(compare_files(arms, scorer, find_pictures([str(folder)]), batch_size=2))
+    found = list(compare_files(arms, scorer, opened(folder), batch_size=2))
     assert [picture.file.name for picture in found] == ["0.png", "1.png", "2.png", "2b.png", "3.png", "4.png"]
     for number, each in enumerate(arms):
         pipeline = each.pipeline
-        alone = list(caption_files(pipeline, find_pictures([str(folder)]), each.choice.strategy, batch_size=1))
-        for picture, (_, image) in zip(found, alone, strict=True):
+        alone = CaptionRows(Place(pipeline), HowToWrite(each.choice.strategy))(opened(folder))
+        for picture, row in zip(found, alone, strict=True):
             mine = picture.results[number]
             assert mine.point == each.choice.point
-            assert mine.error == image.error
-            assert [caption.text for caption in mine.captions] == [caption.text for caption in image.captions]
+            assert (mine.error and mine.error.code) == (row["error"] and row["error"]["code"])
+            assert [caption.text for caption in mine.captions] == [caption["text"] for caption in row["captions"]]
     bad = found[3]
     assert [result.error and result.error.code for result in bad.results] == ["not_an_image"] * 2 and not bad.image
     texts = {tuple(result.captions[0].text for result in picture.results) for picture in found if picture.image}
@@ -61,7 +69,7 @@ def test_scores_are_those_of_the_scorer_and_equal_for_equal_captions(
     folder: Path, models_dir: Path, scorer: ClipScorer
 ) -> None:
     arms = [arm(label, Wish(model), models_dir) for label, model in (("a", "base"), ("b", "base"), ("c", "smile"))]
-    for picture in compare_files(arms, scorer, find_pictures([str(folder)])):
+    for picture in compare_files(arms, scorer, opened(folder)):
         if picture.image is None:
             continue
         first, second, third = (result.captions[0] for result in picture.results)
@@ -72,10 +80,10 @@ def test_scores_are_those_of_the_scorer_and_equal_for_equal_captions(
 
 
 def test_each_picture_is_opened_once(folder: Path, scorer: ClipScorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    read = serving_files.read_image
-    monkeypatch.setattr(serving_files, "read_image", lambda path: opened.append(path) or read(path))
+    loaded: list[bytes] = []
+    load = opening.load_image
+    monkeypatch.setattr(opening, "load_image", lambda data: loaded.append(data) or load(data))
     pipeline = load_pipeline("fake", scorer=None, device="cpu")
     arms = [LocalArm(label, choose(Wish("fake"), None), pipeline) for label in "abc"]
-    assert len(list(compare_files(arms, scorer, find_pictures([str(folder)]), batch_size=2))) == 6
-    assert len(opened) == len(set(opened)) == 7
+    assert len(list(compare_files(arms, scorer, opened(folder), batch_size=2))) == 6
+    assert len(loaded) == len(set(loaded)) == 7

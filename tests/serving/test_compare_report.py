@@ -14,7 +14,7 @@ from PIL import Image
 from models.interfaces import Caption
 from serving.compare_files import ComparedPicture
 from serving.compare_report import Report, shown_name
-from serving.files import PictureFile
+from serving.folders.pictures import Picture
 from serving.local_models import Wish, choose
 from serving.messages import CaptionedImage, Failure
 
@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 def picture(name: str, *captions: tuple[str, float], path: str | None = None) -> ComparedPicture:
     results = tuple(CaptionedImage((Caption(text, -1.0, 5, "stop", score, "s"),)) for text, score in captions)
-    return ComparedPicture(PictureFile(path or name, name, True), results, Image.new("RGB", (800, 400), "red"))
+    return ComparedPicture(Picture(name, path or name), results, Image.new("RGB", (800, 400), "red"))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def report() -> Report:
 def test_everything_is_escaped(report: Report, tmp_path: Path) -> None:
     report.add(picture(EVIL, (EVIL, 0.5), ("a dog", 0.75), path=f"/pictures/{EVIL}"))
     failure = CaptionedImage(error=Failure("empty", EVIL))
-    report.add(ComparedPicture(PictureFile("p", f"bad {EVIL}", True), (failure, failure), None))
+    report.add(ComparedPicture(Picture(f"bad {EVIL}", "p"), (failure, failure), None))
     report.write(tmp_path)
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "script" not in page.tags

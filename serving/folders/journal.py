@@ -1,0 +1,139 @@
+"""A file of JSON lines that survives the end of its writer at any moment: what was written before is kept whole."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from models.errors import RequestError
+from serving.output import json_line
+
+Row = Mapping[str, Any]
+
+
+class Journal:
+    """Rows in the order in which they were added. One process writes at a time; it appends, and syncs what it did."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens nothing yet."""
+        self.path = path
+        self.dropped = 0
+        """Damaged lines that ``open`` found; their pictures count as not done."""
+        self._file: IO[bytes] | None = None
+
+    def open(self, *, fresh: bool = False) -> set[str]:
+        """Begin to write, after the rows that are there; gives the names of those that hold captions.
+
+        The last row of a name counts. Rows with an error, blank and damaged lines are taken out, so that their pictures
+        come again. ``fresh``: begin with an empty file.
+
+        Raises:
+            RequestError: ``invalid_request`` when the file cannot be written, is being written by another process, or
+                holds something else.
+        """
+        self._file = file = _locked(self._opened("ab"), self.path)
+        if fresh:
+            file.truncate(0)
+            return set()
+        try:
+            lines, clean = self._look_through()
+            if not clean:
+                self._keep(set(lines.values()))
+        except BaseException:
+            self.close()
+            raise
+        return set(lines)
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add rows; they are on the disk when this returns."""
+        assert self._file is not None
+        self._file.write(b"".join(map(json_line, rows)))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows with a name, errors included, from the beginning."""
+        for row in self._parsed():
+            if row is not None:
+                yield row
+
+    def close(self) -> None:
+        """End writing."""
+        if self._file is not None:
+            if not self.path.stat().st_size:  # an empty file says nothing
+                self.path.unlink()
+            self._file.close()
+            self._file = None
+
+    def remove(self) -> None:
+        """Take the file away, where there is one."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def _opened(self, mode: str) -> IO[bytes]:
+        if self.path.is_dir():
+            raise RequestError("invalid_request", f"{str(self.path)!r} is a folder: name a file in it")
+        try:
+            return self.path.open(mode)
+        except OSError as error:
+            raise RequestError("invalid_request", f"{str(self.path)!r} cannot be written: {error.strerror}") from error
+
+    def _look_through(self) -> tuple[dict[str, int], bool]:
+        """The line that counts for each name with captions, and whether there are no other lines."""
+        lines: dict[str, int] = {}
+        number = rows = 0
+        for number, row in enumerate(self._parsed(), 1):
+            if row is None:
+                self.dropped += 1
+                continue
+            rows += 1
+            lines.pop(row["file_name"], None)
+            if not row.get("error"):
+                lines[row["file_name"]] = number
+        if self.dropped and not rows:
+            detail = f"{str(self.path)!r} holds something other than rows of captions: name another file"
+            raise RequestError("invalid_request", f"{detail}, or --existing overwrite")
+        return lines, number == len(lines)
+
+    def _keep(self, numbers: set[int]) -> None:
+        """Keep some lines, in a new file that takes the place of the old one."""
+        assert self._file is not None
+        other = self.path.with_name(f".{os.getpid()}.limner-unfinished")
+        try:
+            file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
+            for number, row in enumerate(self._parsed(), 1):
+                if row is not None and number in numbers:
+                    file.write(json_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+            other.replace(self.path)
+        finally:
+            other.unlink(missing_ok=True)
+        self._file.close()
+        self._file = file
+
+    def _parsed(self) -> Iterator[dict[str, Any] | None]:
+        """Each line as a row; None for a blank or damaged one, and for what is no row."""
+        with self.path.open("rb") as file:
+            for line in file:
+                yield _row(line)
+
+
+def _locked(file: IO[bytes], path: Path) -> IO[bytes]:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise RequestError("invalid_request", f"another run is writing {str(path)!r}") from None
+    return file
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    named = isinstance(row, dict) and isinstance(row.get("file_name"), str) and row["file_name"]
+    return row if named and line.endswith(b"\n") else None

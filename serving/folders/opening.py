@@ -1,0 +1,146 @@
+"""Pictures opened ahead of the model by worker processes, in order, with a bound on what is held in memory."""
+
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from itertools import islice
+
+from models.errors import ImageError
+from models.images import LoadedImage, load_image, read_bytes
+from serving.folders.pictures import Opened, Picture
+from serving.messages import Failure
+
+HELD_PX = 192_000_000
+"""Decoded pixels held at a time: those of a batch, and as many that wait for it."""
+
+_UNSEEN_PX = 64_000_000  # what a picture may have, until some were seen
+_RECENT = 32
+
+
+def open_picture(picture: Picture, digest: bool = False) -> Opened:
+    """The picture, or why it cannot be had; with ``digest`` also the SHA-256 of its bytes. Never raises."""
+    kept = replace(picture, data=None)  # a member's bytes need not travel back
+    if picture.error is not None:
+        return Opened(kept, picture.error)
+    known: bytes | None = None
+    try:
+        data = read_bytes(picture.path) if picture.data is None else picture.data
+        known = hashlib.sha256(data).digest() if digest else None
+        return Opened(kept, _load(data, picture), known)
+    except ImageError as error:
+        return Opened(kept, Failure(error.code, error.detail), known)
+
+
+def _load(data: bytes, picture: Picture) -> LoadedImage:
+    try:
+        return load_image(data)
+    except ImageError as error:
+        where = picture.path if picture.data is None else os.path.join(picture.path, picture.name)
+        raise ImageError(error.code, f"{where!r}: {error.detail}") from error
+
+
+class Opener:
+    """Opens pictures in worker processes, or with none in this one. A context: the workers end with it."""
+
+    def __init__(self, workers: int, *, ahead: int, digest: bool = False) -> None:
+        """``ahead``: the most pictures that are opened before somebody asks for them."""
+        self._workers = workers
+        self._ahead = max(ahead, 1)
+        self._digest = digest
+        self._pool = self._new_pool(workers) if workers else None
+        self._single: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "Opener":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in (self._pool, self._single):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def open(self, pictures: Iterable[Picture]) -> Iterator[Opened]:
+        """Each picture, in order. One whose decoder brings its process down fails alone."""
+        if self._pool is None:
+            yield from (open_picture(picture, self._digest) for picture in pictures)
+            return
+        source = iter(pictures)
+        under_way: deque[tuple[Picture, Future[Opened]]] = deque()
+        recent: deque[int] = deque(maxlen=_RECENT)
+        while True:
+            room = self._room(recent) - len(under_way)
+            under_way.extend((picture, self._submit(picture)) for picture in islice(source, max(room, 0)))
+            if not under_way:
+                return
+            picture, future = under_way.popleft()
+            opened = self._result(picture, future)
+            recent.append(opened.px)
+            yield opened
+
+    def _room(self, recent: Iterable[int]) -> int:
+        """How many pictures may be held or under way: few while they are large, or before any was seen."""
+        largest = max(recent, default=_UNSEEN_PX)
+        return max(1, min(self._ahead, HELD_PX // max(largest, 1)))
+
+    def _submit(self, picture: Picture) -> Future[Opened]:
+        assert self._pool is not None
+        try:
+            return self._pool.submit(open_picture, picture, self._digest)
+        except BrokenProcessPool:
+            self._pool = self._new_pool(self._workers)
+            return self._pool.submit(open_picture, picture, self._digest)
+
+    def _result(self, picture: Picture, future: Future[Opened]) -> Opened:
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return self._alone(picture)
+
+    def _alone(self, picture: Picture) -> Opened:
+        """One of the pictures that were under way when a process went down: alone in a process, it shows."""
+        if self._single is None:
+            self._single = self._new_pool(1)
+        try:
+            return self._single.submit(open_picture, picture, self._digest).result()
+        except BrokenProcessPool:
+            self._single = None
+            detail = f"{picture.path!r} brought its decoder down: it is damaged, or needs too much memory"
+            return Opened(replace(picture, data=None), Failure("unreadable", detail))
+
+    def _new_pool(self, workers: int) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")  # torch has threads by now, which a fork would not survive
+        return ProcessPoolExecutor(workers, context, _become_worker)
+
+
+def _become_worker() -> None:
+    """Leave interrupts to the parent, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def batches(opened: Iterable[Opened], batch_size: int) -> Iterator[list[Opened]]:
+    """In order, as many at a time as make ``batch_size`` pictures or fill the memory set aside for them. Files of a
+    folder that are no pictures come along, as failures."""
+    waiting: list[Opened] = []
+    pictures = px = 0
+    for each in opened:
+        waiting.append(each)
+        pictures, px = pictures + isinstance(each.content, LoadedImage), px + each.px
+        if pictures >= batch_size or px >= HELD_PX or len(waiting) >= 64 * batch_size:
+            yield waiting
+            waiting, pictures, px = [], 0, 0
+    if waiting:
+        yield waiting

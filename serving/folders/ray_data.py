@@ -1,0 +1,105 @@
+"""The same work on a Ray cluster: Ray Data spreads the pictures over actors that hold the captioner."""
+
+import json
+import logging
+import os
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import ray
+import ray.data
+from ray.exceptions import RayError
+
+from models.errors import OverloadedError
+from serving.folders.job import FolderJob
+from serving.folders.opening import Opener, batches
+from serving.folders.outputs import Written
+from serving.folders.pictures import Picture
+from serving.local import local_ray
+
+_WINDOW = 50_000  # pictures that the cluster knows of at a time, which bounds the memory of this process
+_BATCHES_PER_TASK = 4  # within a task pictures are opened ahead of the model
+_ROW, _NUMBER, _PICTURE = "row", "number", "picture"
+
+
+class RayStage:
+    """Sends pictures to the cluster of ``RAY_ADDRESS``, or to a Ray of its own on this machine. A context.
+
+    Nodes need limner, its models and the files at the same paths. Rows come back in any order, each once: Ray repeats
+    what a node took down with it, and output and journal stay with this process.
+    """
+
+    def __init__(self, job: FolderJob, *, batch_size: int, actors: int = 1, gpus: float = 0.0) -> None:
+        self._job = job
+        self._batch_size = batch_size
+        self._actors = actors
+        self._gpus = gpus
+        self._closing = ExitStack()
+
+    def __enter__(self) -> "RayStage":
+        if not ray.is_initialized():
+            if address := os.environ.get("RAY_ADDRESS"):
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                self._closing.callback(ray.shutdown)
+            else:
+                self._closing.enter_context(local_ray())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
+        """Raises OverloadedError ``unavailable`` when the cluster cannot do the work."""
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        source = iter(pictures)
+        try:
+            while window := list(islice(source, _WINDOW)):
+                yield from self._caption(window, skipped)
+        except RayError as error:
+            last = [line for line in str(error).splitlines() if line.strip()][-1]
+            raise OverloadedError("unavailable", f"the cluster failed: {last.strip()}") from error
+
+    def _caption(self, window: Sequence[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
+        per_task = _BATCHES_PER_TASK * self._batch_size
+        items = [{_NUMBER: number, _PICTURE: pickle.dumps(picture)} for number, picture in enumerate(window)]
+        rows = ray.data.from_items(items, override_num_blocks=-(-len(items) // per_task)).map_batches(
+            _Captioner,
+            fn_constructor_args=(self._job, self._batch_size),
+            batch_size=per_task,
+            compute=ray.data.ActorPoolStrategy(size=self._actors),
+            num_cpus=self._job.threads or 1,
+            num_gpus=self._gpus,
+        )
+        for batch in rows.iter_batches(batch_size=None, batch_format="numpy"):
+            written: list[Written] = []
+            for number, row in zip(batch[_NUMBER], batch[_ROW], strict=True):
+                if row:
+                    written.append((window[number], json.loads(row)))
+                else:
+                    skipped["not a picture"] += 1
+            yield written
+
+
+class _Captioner:
+    """In an actor: holds the captioner, captions the pictures of one task after the other."""
+
+    def __init__(self, job: FolderJob, batch_size: int) -> None:
+        self._rows = job.load()
+        self._batch_size = batch_size
+        self._opener = Opener(1, ahead=2 * batch_size)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A row as JSON for each picture; an empty one for a file that turns out to be none."""
+        pictures = [pickle.loads(data) for data in batch[_PICTURE]]
+        rows: list[bytes] = []
+        for opened in batches(self._opener.open(pictures), self._batch_size):
+            made = iter(self._rows([each for each in opened if not each.is_no_picture]))
+            rows += [b"" if each.is_no_picture else json.dumps(next(made)).encode() for each in opened]
+        return {_NUMBER: batch[_NUMBER], _ROW: np.array(rows, dtype=object)}

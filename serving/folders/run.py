@@ -1,0 +1,138 @@
+"""The run over all pictures: what is not done yet is opened, captioned and written, each while the others go on."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from serving.folders.captioning import Rows
+from serving.folders.opening import Opener, batches
+from serving.folders.outputs import Output, Row, Written
+from serving.folders.pictures import Opened, Picture
+from serving.folders.sources import Sources
+from serving.folders.summary import Summary
+
+
+class Stage(Protocol):
+    """Turns pictures into rows; files that turn out to be no pictures are counted and left out."""
+
+    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]: ...
+
+
+class Watcher(Protocol):
+    """Is told how far the run is."""
+
+    def found(self, total: int) -> None:
+        """So many pictures there are; called once, or never when they cannot be counted."""
+
+    def moved(self, pictures: int) -> None:
+        """So many more are done, or were before."""
+
+
+class LocalStage:
+    """Worker processes open pictures ahead of one model in this process."""
+
+    def __init__(self, load: Callable[[], Rows], *, batch_size: int, workers: int, digest: bool = False) -> None:
+        """``load``: makes the captioner, while the first pictures are opened; never where nothing is to be done."""
+        self._load = load
+        self._batch_size = batch_size
+        self._workers = workers
+        self._digest = digest
+
+    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
+        with Opener(self._workers, ahead=2 * self._batch_size, digest=self._digest) as opener:
+            opened = without_other_files(opener.open(pictures), skipped)
+            rows: Rows | None = None
+            for batch in batches(opened, self._batch_size):
+                rows = rows or self._load()
+                yield list(zip((each.picture for each in batch), rows(batch), strict=True))
+
+
+def without_other_files(opened: Iterable[Opened], skipped: Counter[str]) -> Iterator[Opened]:
+    """Those that are pictures, or should be; the others are counted."""
+    for each in opened:
+        if each.is_no_picture:
+            skipped["not a picture"] += 1
+        else:
+            yield each
+
+
+def run(
+    sources: Sources,
+    stage: Stage,
+    output: Output,
+    summary: Summary,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    watcher: Watcher | None = None,
+    failed: Callable[[Row], None] = lambda row: None,
+) -> bool:
+    """Caption what ``output`` does not hold yet; false when ``stop`` ended it before everything was done.
+
+    What is captioned when ``stop`` turns true is still written. Raises what ``stage`` and ``output`` raise; what was
+    written until then is kept.
+    """
+    summary.skipped = sources.skipped
+    stopped = False
+
+    def wanted() -> Iterator[Picture]:
+        nonlocal stopped
+        for picture in sources:
+            if stop():
+                stopped = True
+                return
+            if output.is_done(picture):
+                summary.already_done += 1
+                if watcher is not None:
+                    watcher.moved(1)
+            else:
+                yield picture
+
+    def keep(written: Sequence[Written]) -> None:
+        for row in output.write(written):
+            summary.add(row)
+            if row["error"] is not None:
+                failed(row)
+        if watcher is not None:
+            watcher.moved(len(written))
+
+    with _counting(sources, watcher), ThreadPoolExecutor(1, thread_name_prefix="limner-writer") as writer:
+        before: Future[None] | None = None
+        for written in stage(wanted(), sources.skipped):
+            if before is not None:
+                before.result()  # at most one batch waits to be written
+            before = writer.submit(keep, written)
+            if stop():
+                stopped = True
+                break
+        if before is not None:
+            before.result()
+    if not stopped:
+        output.finish(sources.counted_apart())
+    return not stopped
+
+
+class _counting:
+    """Counts all pictures in a thread, for whoever watches, while the block runs."""
+
+    def __init__(self, sources: Sources, watcher: Watcher | None) -> None:
+        self._sources = sources.counted_apart()
+        self._watcher = watcher
+        self._ended = threading.Event()
+
+    def __enter__(self) -> None:
+        if self._watcher is not None and self._sources.can_be_counted:
+            threading.Thread(target=self._count, daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _count(self) -> None:
+        assert self._watcher is not None
+        total = 0
+        for _ in self._sources:
+            total += 1
+            if self._ended.is_set():
+                return
+        self._watcher.found(total)

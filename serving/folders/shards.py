@@ -1,0 +1,100 @@
+"""WebDataset: tar archives of pictures with their captions, for training at scale."""
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from models.errors import ImageError, RequestError
+from models.images import read_bytes
+from serving.folders.outputs import Destination, Existing, Row
+from serving.folders.pictures import Picture
+from serving.folders.whole_files import WholeFile, name_in_file
+from serving.output import json_line
+
+_MOST_PICTURES = 5_000
+_MOST_BYTES = 1 << 30
+
+
+class Shards(WholeFile):
+    """``00000.tar`` and so on: each picture as it was, its first caption as ``.txt``, its row as ``.json``.
+
+    Shards of an earlier run stay, and new ones follow; they are whole, or not there.
+    """
+
+    def __init__(self, place: Destination) -> None:
+        try:
+            place.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            detail = f"{str(place.path)!r} cannot be a folder: {error.strerror}"
+            raise RequestError("invalid_request", detail) from error
+        super().__init__(Destination(place.path / "shards", place.existing))
+        self._folder = place.path
+
+    @property
+    def keeps_earlier(self) -> bool:
+        return self.place.existing is Existing.SKIP
+
+    def earlier_names(self) -> Iterator[str]:
+        for shard in self._shards():
+            try:
+                with tarfile.open(shard, "r|") as archive:
+                    for member in archive:
+                        if member.name.endswith(".json") and (file := archive.extractfile(member)):
+                            yield name_in_file(json.load(file)["file_name"])
+            except (tarfile.TarError, OSError, ValueError, KeyError, TypeError) as error:
+                raise RequestError(
+                    "invalid_request", f"{str(shard)!r} is no shard of captions ({error}): move it"
+                ) from error
+
+    def finish(self, pictures: Iterable[Picture]) -> None:
+        rows = {row["file_name"]: row for row in self.journal.rows() if row["captions"]}
+        earlier = self._shards()
+        written = _write(self._folder, 0 if not self.keeps_earlier else len(earlier), rows, pictures)
+        for shard in set() if self.keeps_earlier else set(earlier) - set(written):
+            shard.unlink()
+        self.journal.remove()
+
+    def _shards(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9]*.tar"))
+
+
+def _write(folder: Path, first: int, rows: dict[str, Row], pictures: Iterable[Picture]) -> list[Path]:
+    """Shards of the pictures that have rows, in order."""
+    unfinished = folder / f".{os.getpid()}.limner-unfinished"
+    written: list[Path] = []
+    chosen = (picture for picture in pictures if picture.name in rows)
+    number = 0
+    try:
+        while (picture := next(chosen, None)) is not None:
+            with tarfile.open(unfinished, "w") as archive:
+                size = count = 0
+                while picture is not None:
+                    size += _add(archive, f"{first + len(written):05d}-{number:09d}", picture, rows[picture.name])
+                    number, count = number + 1, count + 1
+                    if count >= _MOST_PICTURES or size >= _MOST_BYTES:
+                        break
+                    picture = next(chosen, None)
+            written.append(folder / f"{first + len(written):05d}.tar")
+            unfinished.replace(written[-1])
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return written
+
+
+def _add(archive: tarfile.TarFile, key: str, picture: Picture, row: dict[str, Any]) -> int:
+    """Add the members of one picture; gives the bytes of the picture. One that is gone by now is left out."""
+    with suppress(ImageError):
+        data = read_bytes(picture.path) if picture.data is None else picture.data
+        suffix = os.path.splitext(picture.name)[1].lower() or ".img"
+        text = row["captions"][0]["text"] + "\n"
+        for name, content in ((key + suffix, data), (key + ".txt", text.encode()), (key + ".json", json_line(row))):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        return len(data)
+    return 0

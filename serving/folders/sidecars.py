@@ -1,0 +1,171 @@
+"""Captions in a text file beside each picture, as trainers of other models read them."""
+
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from models.errors import RequestError
+from serving.folders.journal import Journal
+from serving.folders.outputs import Destination, Existing, Row, Written
+from serving.folders.pictures import Picture, named_like_a_picture
+
+JOURNAL = ".limner-journal"
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_TAIL = 10_000  # rows of the journal whose sidecars may not have been written when a run was killed: more than a batch
+
+
+class Sidecars:
+    """One caption per line in ``PICTURE.txt``, or ``PICTURE.jpg.txt`` where several pictures differ in suffix only.
+
+    Rows go to a journal first: what a killed run did not write is written from there, and nothing is added twice.
+    """
+
+    suffix: ClassVar[str]
+
+    def __init__(self, place: Destination) -> None:
+        self._place = place
+        self._journal = Journal(place.path / JOURNAL)
+        self._in_journal: set[str] = set()
+        self._tail: dict[str, Row] = {}
+
+    def open(self, *, go_on: bool) -> None:
+        if self._place.apart:
+            _make(self._place.path)
+        self._in_journal = self._journal.open(fresh=not go_on)
+        self._tail = {row["file_name"]: row for row in deque(self._journal.rows(), _TAIL)}
+
+    def is_done(self, picture: Picture) -> bool:
+        if (row := self._tail.pop(picture.name, None)) is not None and self._keep(picture, row) is row:
+            return True
+        if self._place.existing is not Existing.SKIP:
+            return picture.name in self._in_journal
+        try:
+            return bool(_content(self._path(picture)))
+        except (OSError, ValueError):
+            return False  # it fails in its turn
+
+    def write(self, written: Sequence[Written]) -> list[Row]:
+        self._journal.append([row for _, row in written])
+        rows = [self._keep(picture, row) for picture, row in written]
+        if lost := [row for row, (_, before) in zip(rows, written, strict=True) if row is not before]:
+            self._journal.append(lost)
+        return rows
+
+    def finish(self, pictures: Iterable[Picture]) -> None:
+        self._journal.remove()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _keep(self, picture: Picture, row: Row) -> Row:
+        """Write the sidecar of a row; the row with an error where that fails for this picture alone."""
+        if row["error"] is not None:
+            return row
+        lines = [text for caption in row["captions"] if (text := " ".join(caption["text"].split()))]
+        if not lines:
+            return _failed(row, "no_caption", f"{picture.path!r}: the model wrote nothing")
+        try:
+            path = self._path(picture)
+            before = _content(path)
+            after = _merged(before, "\n".join(lines).encode() + b"\n", self._place.existing)
+            if after != before:
+                if self._place.apart:
+                    _make(path.parent)
+                _replace(path, after)
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise
+            reason = getattr(error, "strerror", None) or error
+            return _failed(row, "unwritable", f"the captions of {picture.path!r} cannot be written: {reason}")
+        return row
+
+    def _path(self, picture: Picture) -> Path:
+        """Raises ValueError for a name that leads out of the folder."""
+        if self._place.apart:
+            parts = Path(picture.name).parts
+            if os.path.isabs(picture.name) or ".." in parts:
+                raise ValueError(f"the name {picture.name!r} leads out of {str(self._place.path)!r}")
+            target = self._place.path / picture.name
+        elif picture.in_archive:
+            raise ValueError("it lies in an archive: name a folder for the captions by --out")
+        else:
+            target = Path(picture.path)
+        name = target.name
+        stem = os.path.splitext(name)[0]
+        siblings = 0 if picture.in_archive else _stems(os.path.dirname(picture.path))[stem.casefold()]
+        alone = named_like_a_picture(name) and siblings < 2
+        return target.with_name((stem if alone else name) + self.suffix)
+
+
+class TextSidecars(Sidecars):
+    suffix = ".txt"
+
+
+class CaptionSidecars(Sidecars):
+    suffix = ".caption"
+
+
+_NO_ROOM = frozenset({28, 122, 30})  # ENOSPC, EDQUOT, EROFS: nothing more can be written at all
+
+
+@lru_cache(maxsize=8)
+def _stems(folder: str) -> Counter[str]:
+    """How many pictures of a directory share a name but for the suffix; names without one count as well."""
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return Counter()
+    pictures = (name for name in names if named_like_a_picture(name) or not os.path.splitext(name)[1])
+    return Counter(os.path.splitext(name)[0].casefold() for name in pictures)
+
+
+def _content(path: Path) -> bytes:
+    """What stands in a sidecar; nothing where there is none, or it is blank or full of NUL after a power failure."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    if content.startswith(_UTF16):
+        return content  # its NULs are letters; somebody else's, so it stays
+    return content if content.removeprefix(_BOM).strip() and b"\0" not in content else b""
+
+
+def _merged(before: bytes, captions: bytes, existing: Existing) -> bytes:
+    if not before or existing is Existing.OVERWRITE:
+        return captions
+    if existing is Existing.SKIP:
+        return before
+    if before.startswith(_UTF16):
+        raise ValueError("what is there already is UTF-16: convert it to UTF-8")
+    bom, body = (_BOM, before[len(_BOM) :]) if before.startswith(_BOM) else (b"", before)
+    lines, own = body.rstrip().replace(b"\r\n", b"\n").split(b"\n"), captions.rstrip().split(b"\n")
+    if existing is Existing.APPEND:
+        return before if lines[-len(own) :] == own else bom + body.rstrip() + b"\n" + captions
+    return before if lines[: len(own)] == own else bom + captions + body
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+        raise RequestError("invalid_request", f"{str(folder)!r} cannot be a folder: {error.strerror}") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that is whole or absent; its name while it is not is short, since the other may be very long."""
+    unfinished = path.with_name(f".{os.getpid()}.limner-unfinished")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _failed(row: Row, code: str, detail: str) -> Row:
+    return {**row, "captions": [], "error": {"code": code, "detail": detail}}

@@ -1,0 +1,170 @@
+"""Where pictures come from: files, folders, WebDataset archives, lists, and standard input, streamed."""
+
+import json
+import os
+import sys
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import BinaryIO
+
+from models.errors import RequestError
+from models.images import DEFAULT_LIMITS
+from serving.folders.listing import walk
+from serving.folders.pictures import Picture, named_like_a_picture
+from serving.messages import Failure
+
+STDIN = "-"
+_KEYS = ("file_name", "path", "image")
+
+
+@dataclass
+class Sources:
+    """The pictures that some paths of a command line lead to."""
+
+    paths: Sequence[str]
+    recursive: bool = False
+    null: bool = False
+    """Whether paths read from standard input end with NUL instead of a line break."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """What was left out so far, by reason."""
+
+    def __iter__(self) -> Iterator[Picture]:
+        """Every picture, or what was named and is none: it fails in its turn.
+
+        With several paths, those from within a path are called ``PATH/NAME``: two folders may hold equal names.
+        """
+        for path in self.paths:
+            within = self._within(path)
+            if within is None:
+                yield Picture(path, path)
+            elif len(self.paths) == 1 or path == STDIN:
+                yield from within
+            else:
+                yield from (replace(picture, name=os.path.join(path, picture.name)) for picture in within)
+
+    @property
+    def can_be_counted(self) -> bool:
+        """Whether the pictures can be listed twice at little cost, to count them."""
+        return not any(path == STDIN or path.lower().endswith((".tar", ".tar.gz", ".tgz")) for path in self.paths)
+
+    def counted_apart(self) -> "Sources":
+        """The same with a count of its own of what is left out."""
+        return Sources(self.paths, self.recursive, self.null)
+
+    def check(self) -> None:
+        """Raise ``nothing`` where that can be said without opening a picture."""
+        if STDIN not in self.paths:
+            found = self.counted_apart()
+            if not any(map(os.path.lexists, self.paths)) or next(iter(found), None) is None:
+                raise found.nothing()
+
+    def more_than(self, pictures: int) -> bool:
+        """Whether there are more; yes where that cannot be known yet."""
+        return STDIN in self.paths or len(list(islice(self.counted_apart(), pictures + 1))) > pictures
+
+    def nothing(self) -> RequestError:
+        """The refusal of paths that lead to no picture."""
+        missing = [path for path in self.paths if path != STDIN and not os.path.lexists(path)]
+        if missing:
+            return RequestError("invalid_request", f"{missing[0]!r} does not exist")
+        where = ", ".join(map(repr, self.paths))
+        left_out = ", ".join(f"{number} {reason}" for reason, number in sorted(self.skipped.items()))
+        hint = " (-r looks into subfolders too)" if self.skipped["folder"] else ""
+        return RequestError(
+            "invalid_request", f"no pictures in {where}{hint}{f'; left out: {left_out}' if left_out else ''}"
+        )
+
+    def _within(self, path: str) -> Iterator[Picture] | None:
+        if path == STDIN:
+            return _lines(sys.stdin.buffer, "", b"\0" if self.null else b"\n")
+        if os.path.isdir(path):
+            return walk(path, self.recursive, self.skipped)
+        for suffix, read in _BY_SUFFIX.items():
+            if path.lower().endswith(suffix) and os.path.isfile(path):
+                return read(path, self.skipped)
+        return None
+
+
+def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
+    """Members of a tar in its order; those that are not named like pictures (captions, classes) are left out."""
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for member in archive:
+                if not member.isfile() or not named_like_a_picture(member.name):
+                    skipped["other member"] += 1
+                elif member.size > DEFAULT_LIMITS.max_bytes:
+                    detail = f"{member.size} bytes; at most {DEFAULT_LIMITS.max_bytes} are accepted"
+                    failure = Failure("too_large", f"{member.name!r} in {path!r}: {detail}")
+                    yield Picture(member.name, path, in_archive=True, error=failure)
+                else:
+                    file = archive.extractfile(member)
+                    yield Picture(member.name, path, in_archive=True, data=file.read() if file else b"")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        yield Picture(
+            path, path, error=Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
+        )
+
+
+def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
+    with open(path, "rb") as file:
+        yield from _lines(file, os.path.dirname(path), b"\n")
+
+
+def _json_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
+    """One JSON object per line, whose ``file_name`` (or ``path`` or ``image``) is relative to the list's folder."""
+    folder = os.path.dirname(path)
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip(b" \t\r\n\0\xef\xbb\xbf"):
+                continue
+            where = f"{path}:{number}"
+            try:
+                row = json.loads(line.decode("utf-8-sig"))
+            except (ValueError, RecursionError):
+                row = None
+            name = (
+                next((row[key] for key in _KEYS if isinstance(row.get(key), str)), None)
+                if isinstance(row, dict)
+                else None
+            )
+            if name:
+                yield Picture(name, os.path.join(folder, name))
+            else:
+                detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
+                yield Picture(where, path, error=Failure("unreadable", detail))
+
+
+def _lines(file: BinaryIO, folder: str, end: bytes) -> Iterator[Picture]:
+    """One path per line, relative to ``folder``; blank lines are none."""
+    first = True
+    for line in _split(file, end):
+        if first:
+            line, first = line.removeprefix(b"\xef\xbb\xbf"), False
+        name = os.fsdecode(line.removesuffix(b"\r") if end == b"\n" else line)
+        if name.strip():
+            yield Picture(name, os.path.join(folder, name))
+
+
+def _split(file: BinaryIO, end: bytes) -> Iterator[bytes]:
+    if end == b"\n":
+        for line in file:
+            yield line.removesuffix(b"\n")
+        return
+    waiting = b""
+    while block := file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16):
+        *whole, waiting = (waiting + block).split(end)
+        yield from whole
+    if waiting:
+        yield waiting
+
+
+_BY_SUFFIX: dict[str, Callable[[str, Counter[str]], Iterator[Picture]]] = {
+    ".tar": _archive,
+    ".tar.gz": _archive,
+    ".tgz": _archive,
+    ".txt": _text_list,
+    ".jsonl": _json_list,
+}

@@ -1,0 +1,37 @@
+"""Rows as lines on standard output, each as soon as it is there."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from serving.folders.outputs import Row, Written
+from serving.folders.pictures import Picture
+from serving.output import json_line
+
+
+class Terminal:
+    """Nothing is kept, so everything is always to be done."""
+
+    def __init__(self, line: Callable[[Row], bytes]) -> None:
+        """``line``: pictures that failed have one in JSON only."""
+        self._line = line
+        self._with_failures = line is json_line
+
+    def open(self, *, go_on: bool) -> None:
+        pass
+
+    def is_done(self, picture: Picture) -> bool:
+        return False
+
+    def write(self, written: Sequence[Written]) -> list[Row]:
+        rows = [row for _, row in written]
+        for row in rows:
+            if self._with_failures or row["error"] is None:
+                sys.stdout.buffer.write(self._line(row))
+        sys.stdout.buffer.flush()
+        return rows
+
+    def finish(self, pictures: Iterable[Picture]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

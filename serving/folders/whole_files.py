@@ -1,0 +1,79 @@
+"""Formats that cannot grow line by line: rows wait in a hidden journal, the file is made when all are there."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from models.errors import RequestError
+from serving.folders.journal import Journal
+from serving.folders.outputs import Destination, Existing, Row, Written
+from serving.folders.pictures import Picture
+
+
+class WholeFile:
+    """Base of those formats; a subclass reads what an earlier run made, and makes the file."""
+
+    def __init__(self, place: Destination) -> None:
+        self.place = place
+        self.journal = Journal(place.path.with_name(f".{place.path.name}.limner-journal"))
+        self._done: set[str] = set()
+
+    def check(self) -> None:
+        """Raise MissingDependencyError for a library that is needed and absent."""
+
+    def earlier_names(self) -> Iterator[str]:
+        """Names of pictures whose captions the file holds already, as ``name_in_file`` has them.
+
+        Raises:
+            RequestError: ``invalid_request`` for a file that holds something else.
+        """
+        raise NotImplementedError
+
+    def make(self, unfinished: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
+        """Make the file under another name, of what it held and ``rows``, which hold errors too."""
+        raise NotImplementedError
+
+    def open(self, *, go_on: bool) -> None:
+        self.check()
+        if self.place.path.is_dir():
+            raise RequestError("invalid_request", f"{str(self.place.path)!r} is a folder: name a file in it")
+        _check_writable(self.place.path)
+        earlier = set(self.earlier_names()) if self.keeps_earlier else set()
+        self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | earlier
+
+    @property
+    def keeps_earlier(self) -> bool:
+        """Whether there is a file of an earlier run whose captions stay."""
+        return self.place.existing is Existing.SKIP and self.place.path.exists()
+
+    def is_done(self, picture: Picture) -> bool:
+        return name_in_file(picture.name) in self._done
+
+    def write(self, written: Sequence[Written]) -> list[Row]:
+        rows = [row for _, row in written]
+        self.journal.append(rows)
+        return rows
+
+    def finish(self, pictures: Iterable[Picture]) -> None:
+        unfinished = self.place.path.with_name(f".{os.getpid()}.limner-unfinished")
+        try:
+            self.make(unfinished, self.journal.rows(), pictures)
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(self.place.path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        self.journal.remove()
+
+    def close(self) -> None:
+        self.journal.close()
+
+
+def name_in_file(name: str) -> str:
+    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _check_writable(path: Path) -> None:
+    if path.exists() and not os.access(path, os.W_OK):
+        raise RequestError("invalid_request", f"{str(path)!r} cannot be written: permission denied")
