@@ -1,0 +1,81 @@
+"""``limner caption --ray`` on a cluster of several nodes, one of which goes down."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from tests.serving.folders.test_kill import write_pictures
+
+ROOT = Path(__file__).parents[3]
+MAIN = [sys.executable, "-m", "models.cli", "caption"]
+PICTURES = 240
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head that computes nothing, and two nodes of one core."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)  # for the processes of the nodes
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        yield found
+    finally:
+        found.shutdown()
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return sorted(map(json.loads, path.read_text().splitlines()), key=lambda row: str(row["file_name"]))
+
+
+def test_a_node_goes_down_and_nothing_is_lost_or_doubled(cluster: Any, tmp_path: Path) -> None:
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster.wait_for_nodes()
+    folder = tmp_path / "pictures"
+    write_pictures(folder, PICTURES)
+    (folder / "notes").write_text("no picture")
+    alone, spread = tmp_path / "alone.jsonl", tmp_path / "spread.jsonl"
+    words = [str(folder), "-r", "--model", "concise", "--device", "cpu", "--batch-size", "4"]
+    here = {**os.environ, "RAY_ADDRESS": cluster.address}
+    process = subprocess.Popen(
+        [*MAIN, *words, "--ray", "--actors", "2", "--out", str(spread)], env=here, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not (spread.exists() and spread.stat().st_size):
+        time.sleep(0.05)
+    assert process.poll() is None
+    cluster.remove_node(nodes[0], allow_graceful=False)
+    cluster.add_node(num_cpus=1)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 1, errors  # some pictures are damaged
+    state = json.loads((tmp_path / "run.json").read_text())
+    assert state["state"] == "finished" and state["counts"]["left_out"] == {"not a picture": 1}
+
+    subprocess.run([*MAIN, *words, "--out", str(alone)], env=here, check=False, capture_output=True)
+    found, wanted = rows(spread), rows(alone)
+    assert len(found) == PICTURES
+    for each in (*found, *wanted):
+        for caption in each["captions"]:
+            caption["logprob"] = round(caption["logprob"], 4)  # other batches, other rounding
+    assert found == wanted
+
+
+def test_what_is_done_is_not_done_again(cluster: Any, tmp_path: Path) -> None:
+    cluster.add_node(num_cpus=1)
+    write_pictures(tmp_path / "pictures", 12)
+    out = tmp_path / "captions.parquet"
+    words = [*MAIN, str(tmp_path / "pictures"), "-r", "--model", "fake", "--device", "cpu", "--out", str(out)]
+    here = {**os.environ, "RAY_ADDRESS": cluster.address}
+    assert subprocess.run(words, env=here, capture_output=True).returncode == 1
+    again = subprocess.run([*words, "--ray"], env=here, capture_output=True, text=True)
+    assert "0 captioned; 1 failed; 11 done before" in again.stderr
