@@ -19,12 +19,12 @@ _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 _PAGE_STARTS = (b"<!doctype html", b"<html")
-_HEADERS = {
-    "User-Agent": f"limner/{__version__} (image captioning server)",  # without one, many hosts answer 403
-    "Accept": "image/jpeg, image/png, image/webp, image/*;q=0.8, */*;q=0.1",
-    "Accept-Encoding": "identity",
-    "Connection": "close",
-}
+_HEADERS = (
+    ("User-Agent", f"limner/{__version__} (image captioning server)"),  # without one, many hosts answer 403
+    ("Accept", "image/jpeg, image/png, image/webp, image/*;q=0.8, */*;q=0.1"),
+    ("Accept-Encoding", "identity"),
+    ("Connection", "close"),
+)
 
 
 class UrlFetcher:
@@ -76,7 +76,7 @@ class UrlFetcher:
         target = httpcore.URL(scheme=url.raw_scheme, host=host_of(url), port=url.port, target=url.raw_path)
         dialer = CheckedDialer(self._resolve, self._dial, self._may_dial)
         connection = httpcore.AsyncHTTPConnection(target.origin, self._tls, network_backend=dialer)
-        headers = {"Host": url.netloc.decode("ascii"), **_HEADERS}
+        headers = (("Host", url.netloc.decode("ascii")), *_HEADERS)
         try:
             async with connection, connection.stream("GET", target, headers=headers) as response:
                 place = _header(response, b"location")

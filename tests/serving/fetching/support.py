@@ -33,9 +33,13 @@ def redirect(to: str, status: int = 302) -> bytes:
 class Connection:
     """The server's end of one connection, whose request has been read."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str] | None = None
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self.headers = headers or {}
+        """Of the request, in lower case."""
 
     async def send(self, data: bytes) -> None:
         """Raises ConnectionError when the client has gone."""
@@ -97,7 +101,7 @@ class Web:
             writer.write(answer)
             await writer.drain()
         else:
-            await answer(Connection(reader, writer))
+            await answer(Connection(reader, writer, headers))
 
     async def _count(self, change: int) -> None:
         async with self.changed:
