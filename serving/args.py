@@ -38,28 +38,35 @@ class Limits(BaseModel):
         min_length=1,
         description="the only hosts to fetch from: a name, or .name for a domain and all below it; None: any",
     )
+    url_internal_hosts: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="hosts to fetch from, by their full names, though they are on a private network",
+    )
     url_timeout_s: float = Field(default=10.0, gt=0, description="for one image by URL, redirects included")
     max_url_fetches: int = Field(default=32, gt=0, description="images that one replica fetches at a time")
 
-    @field_validator("url_hosts", mode="before")
+    @field_validator("url_hosts", "url_internal_hosts", mode="before")
     @classmethod
     def _hosts_as_text_or_list(cls, given: Any) -> Any:
         """The command line says them as ``a.org,.b.org``; JSON has no tuples."""
         listed = given.split(",") if isinstance(given, str) else given
         return tuple(listed) if isinstance(listed, list) else listed
 
-    @field_validator("url_hosts")
+    @field_validator("url_hosts", "url_internal_hosts")
     @classmethod
     def _are_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
         lowered = tuple(host.lower() for host in hosts) if hosts is not None else None
         if wrong := [host for host in lowered or () if not _HOST.fullmatch(host)]:
-            raise ValueError(f"{wrong[0]!r} is no host name: give such as 'example.org' or '.example.org'")
+            raise ValueError(f"{wrong[0]!r} is no host name: give such as example.org (or xn--... where not ASCII)")
         return lowered
 
     @model_validator(mode="after")
     def _hosts_go_with_urls(self) -> Self:
-        if self.url_hosts is not None and not self.urls:
-            raise ValueError("url_hosts says which hosts to fetch from, but urls is false: set urls=true as well")
+        if (self.url_hosts or self.url_internal_hosts) and not self.urls:
+            raise ValueError("hosts to fetch from are given, but urls is false: set urls=true as well")
+        if dotted := [host for host in self.url_internal_hosts or () if host.startswith(".")]:
+            raise ValueError(f"url_internal_hosts: {dotted[0]!r} is a domain; each host must be named in full")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Which IP addresses may be dialed for a client: global ones, whatever form an address comes in."""
+"""Which IP addresses may be dialed for a client: global ones, or private ones of named hosts."""
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -29,6 +29,18 @@ _SPECIAL: tuple[IPNetwork, ...] = (
         ),
     ),
 )
+
+_PRIVATE: tuple[IPNetwork, ...] = (
+    *map(IPv4Network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")),
+    IPv6Network("fc00::/7"),
+)
+_CLOUD_METADATA = frozenset({IPv4Address("100.100.100.200"), IPv6Address("fd00:ec2::254")})  # keys are to be had there
+
+
+def is_private(address: IPAddress) -> bool:
+    """Whether ``address`` may belong to another machine of a private network: neither this machine nor its link, nor
+    where a cloud tells its machines their secrets."""
+    return any(address in network for network in _PRIVATE) and address not in _CLOUD_METADATA
 
 
 def is_public(address: IPAddress) -> bool:

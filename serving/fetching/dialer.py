@@ -50,7 +50,7 @@ class CheckedDialer(httpcore.AsyncNetworkBackend):
     leaves its connection open.
     """
 
-    def __init__(self, resolve: Resolve, dial: Dial, may_dial: Callable[[IPAddress], bool]) -> None:
+    def __init__(self, resolve: Resolve, dial: Dial, may_dial: Callable[[str, IPAddress], bool]) -> None:
         self._resolve = resolve
         self._dial = dial
         self._may_dial = may_dial
@@ -88,7 +88,7 @@ class CheckedDialer(httpcore.AsyncNetworkBackend):
             addresses = ()
         if not addresses:
             raise ImageError("url_failed", f"the host {host[:100]!r} has no address")
-        if not all(map(self._may_dial, addresses)):
+        if not all(self._may_dial(host, address) for address in addresses):
             # Which address it is stays here: it would tell of the network that the server is in.
             raise ImageError("url_refused", f"the host {host[:100]!r} is not on the public internet")
         return addresses

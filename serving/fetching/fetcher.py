@@ -11,7 +11,7 @@ import httpx
 from models import __version__
 from models.errors import ImageError
 from serving.args import Limits
-from serving.fetching.addresses import IPAddress, IPNetwork, is_public
+from serving.fetching.addresses import IPAddress, IPNetwork, is_private, is_public
 from serving.fetching.dialer import CheckedDialer, Dial, Resolve, SystemResolver, dial
 from serving.fetching.hosts import checked_url, host_of
 
@@ -44,7 +44,8 @@ class UrlFetcher:
     ) -> None:
         self._timeout_s = limits.url_timeout_s
         self._max_bytes = limits.max_image_bytes
-        self._hosts = limits.url_hosts
+        self._internal_hosts = limits.url_internal_hosts or ()
+        self._hosts = (*limits.url_hosts, *self._internal_hosts) if limits.url_hosts is not None else None
         self._resolve = resolve or SystemResolver(limits.max_url_fetches)
         self._dial = dial
         self._tls = tls or httpx.create_ssl_context(trust_env=False)
@@ -90,16 +91,17 @@ class UrlFetcher:
         return body
 
     async def _body(self, response: httpcore.Response, take: Callable[[int], None]) -> bytes:
-        pieces, received = [], 0
+        body = bytearray()
         async for piece in response.aiter_stream():
-            received += len(piece)
-            _check_size(received, self._max_bytes)
+            body += piece
+            _check_size(len(body), self._max_bytes)
             take(len(piece))
-            pieces.append(piece)
             await asyncio.sleep(0)  # thousands of tiny chunks arrive in one read: others have their turn between them
-        return b"".join(pieces)
+        return bytes(body)
 
-    def _may_dial(self, address: IPAddress) -> bool:
+    def _may_dial(self, host: str, address: IPAddress) -> bool:
+        if host in self._internal_hosts and is_private(address):
+            return True
         return is_public(address) or any(address in network for network in self._also_allowed)
 
 

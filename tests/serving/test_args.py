@@ -63,6 +63,8 @@ def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
         {"limits": {"deadline_s": float("inf")}},
         {"experiments": TWICE},
         {"limits": {"url_hosts": ["example.org"]}},
+        {"limits": {"url_internal_hosts": ["store.lan"]}},
+        {"limits": {"urls": True, "url_internal_hosts": [".lan"]}},
         *({"limits": {"urls": True, "url_hosts": hosts}} for hosts in HOSTS_THAT_ARE_NONE),
         {"monitor": {"sample_share": 1.5}},
         {"monitor": {"drift": {"threshold": 3}}},

@@ -135,6 +135,8 @@ class Names:
 
     async def __call__(self, host: str) -> Sequence[IPAddress]:
         self.asked.append(host)
+        with suppress(ValueError):
+            return [ip_address(host)]
         answers = self._answers.get(host)
         if answers is None:
             raise OSError("no such name")

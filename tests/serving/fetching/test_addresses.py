@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from serving.fetching.addresses import is_public
+from serving.fetching.addresses import is_private, is_public
 
 PUBLIC = ["1.1.1.1", "93.184.215.14", "172.32.0.1", "192.0.3.1", "223.255.255.255", "2606:4700::1111", "2a00:1450::1"]
 PUBLIC_INSIDE = ["::ffff:1.1.1.1", "64:ff9b::1.1.1.1"]
@@ -30,6 +30,23 @@ def test_public(text: str) -> None:
 @pytest.mark.parametrize("text", HIDDEN)
 def test_not_public(text: str) -> None:
     assert not is_public(ip_address(text))
+
+
+@pytest.mark.parametrize("text", ["10.1.2.3", "172.31.0.1", "192.168.1.7", "100.64.0.1", "fd12:3456::1"])
+def test_private(text: str) -> None:
+    assert is_private(ip_address(text))
+    assert not is_public(ip_address(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("127.0.0.1", "0.0.0.0", "169.254.169.254", "100.100.100.200", "168.63.129.16", "224.0.0.1", "1.1.1.1"),
+        *("::1", "fe80::1", "fd00:ec2::254", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "2606:4700::1111"),
+    ],
+)
+def test_not_private(text: str) -> None:
+    assert not is_private(ip_address(text))
 
 
 def test_never_less_strict_than_python() -> None:

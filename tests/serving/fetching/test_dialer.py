@@ -16,6 +16,10 @@ from serving.fetching.dialer import CheckedDialer, SystemResolver
 from tests.serving.fetching.support import Names, NoDial
 
 
+def public(_host: str, address: IPAddress) -> bool:
+    return is_public(address)
+
+
 class Dialed:
     """Connects to nothing, except that it says so; addresses in ``dead`` do not answer."""
 
@@ -32,7 +36,7 @@ class Dialed:
 
 
 def connect(names: Names, dial: Any, host: str = "a.test") -> Any:
-    return asyncio.run(CheckedDialer(names, dial, is_public).connect_tcp(host, 80))
+    return asyncio.run(CheckedDialer(names, dial, public).connect_tcp(host, 80))
 
 
 def test_the_first_that_answers_is_dialed() -> None:
@@ -119,7 +123,7 @@ def test_closing_closes_what_was_dialed() -> None:
     dial.stream = Stream([])
 
     async def scenario() -> None:
-        one = CheckedDialer(Names(a_test="1.0.0.1"), dial, is_public)
+        one = CheckedDialer(Names(a_test="1.0.0.1"), dial, public)
         await one.connect_tcp("a.test", 80)
         await one.aclose()
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import gzip
+import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_the_deadline_is_that_of_all_hops() -> None:
 
 LARGE: dict[str, Answer] = {
     "declared": response(b"", content_length="1000000000000"),
-    "declared_past_any_number": response(b"", content_length="9" * 18),
+    "declared_past_64_bits": response(b"", content_length="9" * 20),
     "endless": partial(_endless, b"HTTP/1.1 200 OK\r\n\r\n", bytes(65536)),
     "endless_chunks": partial(_endless, CHUNKED, b"10000\r\n" + bytes(65536) + b"\r\n"),
     "tiny_chunks": partial(_endless, CHUNKED, b"1\r\nx\r\n" * 10000),
@@ -207,6 +208,7 @@ def test_nothing_is_decompressed(encoding: str) -> None:
 BROKEN: dict[str, Answer] = {
     "length_lie": response(png(), content_length=str(len(png()) + 1)),
     "two_lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx",
+    "length_past_any_number": response(b"x", content_length="9" * 5000),
     "negative_length": response(b"x", content_length="-1"),
     "chunks_cut": CHUNKED + b"10\r\nabc",
     "bad_chunks": CHUNKED + b"zz\r\nabc",
@@ -345,14 +347,35 @@ def test_a_name_that_changes_its_address_between_hops() -> None:
     assert "public internet" in failure({"/": redirect("/b"), "/b": PICTURE}, code="url_refused", names=names)
 
 
+@pytest.mark.parametrize("hosts", [None, ("example.org",)])
+def test_hosts_of_a_private_network_are_dialed_where_the_operator_names_them(hosts: tuple[str, ...] | None) -> None:
+    names = Names(
+        store_lan=["10.0.0.5", "127.0.0.1", "169.254.169.254", "10.0.0.5 169.254.169.254"], other_lan="10.0.0.6"
+    )
+    dial = NoDial()
+    limits = Limits(urls=True, url_hosts=hosts, url_internal_hosts=("store.lan",))
+    fetcher = UrlFetcher(limits, resolve=names, dial=dial)
+
+    def told(url: str) -> str:
+        with pytest.raises(ImageError) as caught:
+            asyncio.run(fetcher.fetch(url, nothing))
+        return str(caught.value)
+
+    assert told("http://STORE.lan.:9000/a.png").startswith("url_failed: no connection")
+    assert dial.dialed == [("10.0.0.5", 9000)]
+    for _ in range(3):
+        assert told("http://store.lan/").startswith("url_refused: the host 'store.lan' is not on the public internet")
+    for url in ("http://other.lan/", "http://a.store.lan/", "http://10.0.0.5/"):
+        assert told(url).startswith(("url_refused", "url_failed: the host 'a.store.lan' has no address"))
+    assert len(dial.dialed) == 1
+
+
 # TLS
 
 CA = trustme.CA()
 
 
-def over_tls(
-    served_as: str, trusted: trustme.CA | None, path: str = "/", resolve: Callable[[], Names] | None = None
-) -> bytes:
+def over_tls(served_as: str, trusted: trustme.CA | None) -> bytes:
     theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     CA.issue_cert(served_as).configure_cert(theirs)
     ours = ssl.create_default_context()
@@ -361,7 +384,7 @@ def over_tls(
 
     async def whole() -> bytes:
         async with web({"/": PICTURE}, tls=theirs) as server:
-            return await local_fetcher(tls=ours).fetch(server.url(path, scheme="https"), nothing)
+            return await local_fetcher(tls=ours).fetch(server.url("/", scheme="https"), nothing)
 
     return asyncio.run(whole())
 
@@ -391,8 +414,8 @@ def test_no_tls_where_there_should_be() -> None:
 def test_a_handshake_that_never_comes_leaves_no_connection() -> None:
     async def whole() -> None:
         async with web({"*": _silent}) as server:
-            with pytest.raises(ImageError, match="within 0.2 s"):
-                await local_fetcher(url_timeout_s=0.2).fetch(server.url("/", scheme="https"), nothing)
+            with pytest.raises(ImageError, match="within 0.5 s"):
+                await local_fetcher(url_timeout_s=0.5).fetch(server.url("/", scheme="https"), nothing)
             await server.until(lambda web: web.accepted == 1 and web.open == 0)
 
     asyncio.run(whole())
@@ -408,5 +431,30 @@ def test_cancelling_closes_the_connection(scheme: str) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await fetching
             await server.until(lambda web: web.open == 0)
+
+    asyncio.run(whole())
+
+
+def test_many_faults_at_a_time_leave_nothing_behind() -> None:
+    pages: dict[str, Answer] = {f"/{name}": page for name, page in {**BROKEN, **SLOW, **LARGE}.items()}
+
+    async def whole() -> None:
+        async with web(pages) as server:
+            fetcher = local_fetcher(url_timeout_s=0.5, max_image_bytes=100_000)
+            open_before = len(os.listdir("/proc/self/fd"))
+            tasks = [
+                asyncio.create_task(fetcher.fetch(server.url(path, scheme=scheme), nothing))
+                for path in pages
+                for scheme in ("http", "https")
+                for _ in range(2)
+            ]
+            await server.until(lambda web: web.accepted >= 20)
+            for task in tasks[::3]:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert {type(one) for one in done} <= {ImageError, asyncio.CancelledError}
+            await server.until(lambda web: web.open == 0)
+            assert asyncio.all_tasks() - {asyncio.current_task()} == set()
+            assert len(os.listdir("/proc/self/fd")) <= open_before + 2  # threads' and the loop's own
 
     asyncio.run(whole())
