@@ -17,6 +17,7 @@ from serving.fetching.fetcher import UrlFetcher
 from serving.fetching.url_images import UrlImages
 from tests.serving.fetching.support import (
     LOOPBACK,
+    PICTURE,
     Answer,
     Connection,
     Names,
@@ -24,6 +25,7 @@ from tests.serving.fetching.support import (
     Web,
     redirect,
     response,
+    silent,
     web,
 )
 from tests.serving.support import GatedPipeline, b64, local_app, png
@@ -35,7 +37,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     for recipe in json.loads((CASES / "http.json").read_text(encoding="utf-8"))["cases"]
     if recipe["name"].startswith(("url_", "fetch_"))
 }
-PICTURE = response(png("red"), content_type="image/png")
 BLUE = response(png("blue"), content_type="image/png")
 
 
@@ -68,10 +69,6 @@ def run(scenario: Scenario, pages: Mapping[str, Answer], **given: Any) -> None:
             await scenario(Here(client, engine, server, images))
 
     asyncio.run(whole())
-
-
-async def silent(connection: Connection) -> None:
-    await connection.until_left()
 
 
 def texts(answer: httpx.Response) -> list[list[str]]:

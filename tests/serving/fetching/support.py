@@ -8,10 +8,13 @@ from ipaddress import IPv4Network, ip_address
 from typing import Any
 
 import httpcore
+import pytest
 
+from models.errors import ImageError
 from serving.args import Limits
 from serving.fetching.addresses import IPAddress
 from serving.fetching.fetcher import UrlFetcher
+from tests.serving.support import png
 
 LOOPBACK = (IPv4Network("127.0.0.0/8"),)
 
@@ -28,6 +31,9 @@ def response(body: bytes = b"", status: str = "200 OK", **headers: str) -> bytes
 
 def redirect(to: str, status: int = 302) -> bytes:
     return response(status=f"{status} Elsewhere", location=to)
+
+
+PICTURE = response(png(), content_type="image/png")
 
 
 class Connection:
@@ -55,7 +61,7 @@ class Web:
     """The server: what was asked of it, and how many connections it has."""
 
     def __init__(self, pages: Mapping[str, Answer]) -> None:
-        self._pages = pages
+        self.pages = pages
         self.port = 0
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Path and headers of each request."""
@@ -84,7 +90,7 @@ class Web:
             await self._count(-1)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if isinstance(greeting := self._pages.get("*"), bytes):  # does not wait for what is asked
+        if isinstance(greeting := self.pages.get("*"), bytes):  # does not wait for what is asked
             writer.write(greeting)
             await writer.drain()
             return
@@ -96,7 +102,7 @@ class Web:
         headers = {line.partition(":")[0].lower(): line.partition(":")[2].strip() for line in lines if line}
         self.asked.append((path, headers))
         await self._count(0)
-        answer = self._pages.get(path, response(status="404 Not Found"))
+        answer = self.pages.get(path, response(status="404 Not Found"))
         if isinstance(answer, bytes):
             writer.write(answer)
             await writer.drain()
@@ -163,3 +169,39 @@ def local_fetcher(names: Names | None = None, tls: ssl.SSLContext | None = None,
         tls=tls,
         also_allowed=LOOPBACK,
     )
+
+
+def nothing(_taken: int) -> None: ...
+
+
+def fetch(pages: Mapping[str, Answer], path: str = "/", names: Names | None = None, **limits: Any) -> tuple[bytes, Web]:
+    """What is fetched from the path, and the server afterwards; ``PORT`` in a page is the server's."""
+
+    async def whole() -> tuple[bytes, Web]:
+        async with web(pages) as server:
+            server.pages = {
+                key: value.replace(b"PORT", str(server.port).encode()) if isinstance(value, bytes) else value
+                for key, value in pages.items()
+            }
+            return await local_fetcher(names, **limits).fetch(server.url(path), nothing), server
+
+    return asyncio.run(whole())
+
+
+def failure(pages: Mapping[str, Answer], code: str = "url_failed", **options: Any) -> str:
+    """The detail of what ``fetch`` raises; by then the server has seen every connection end."""
+    with pytest.raises(ImageError) as caught:
+        fetch(pages, **options)
+    assert caught.value.code == code, caught.value
+    assert "127.0.0.1" not in caught.value.detail
+    return caught.value.detail
+
+
+async def endless(head: bytes, piece: bytes, connection: Connection) -> None:
+    await connection.send(head)
+    while True:
+        await connection.send(piece)
+
+
+async def silent(connection: Connection) -> None:
+    await connection.until_left()
