@@ -223,8 +223,8 @@ def test_many_faults_at_a_time_leave_nothing_behind() -> None:
                 task.cancel()
             done = await asyncio.gather(*tasks, return_exceptions=True)
             assert {type(one) for one in done} <= {ImageError, asyncio.CancelledError}
-            await server.until(lambda web: web.open == 0)
-            assert asyncio.all_tasks() - {asyncio.current_task()} == set()
-            assert len(os.listdir("/proc/self/fd")) <= open_before + 2  # threads' and the loop's own
+            async with asyncio.timeout(20):  # the server has yet to take connections that nobody waits for any more
+                while len(os.listdir("/proc/self/fd")) > open_before or len(asyncio.all_tasks()) > 1:
+                    await asyncio.sleep(0.01)
 
     asyncio.run(whole())
