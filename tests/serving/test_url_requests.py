@@ -15,6 +15,7 @@ from serving.args import AppArgs, Limits
 from serving.engine import Engine
 from serving.fetching.fetcher import UrlFetcher
 from serving.fetching.url_images import UrlImages
+from serving.messages import ScoredImage, ScoreJob, ScoreReply
 from tests.serving.fetching.support import (
     LOOPBACK,
     PICTURE,
@@ -126,9 +127,21 @@ def test_the_other_routes() -> None:
             assert [bool(result["captions"]) for result in arm["results"]] == [True, False]
             assert arm["results"][1]["error"]["code"] == "url_failed"
         assert sorted(here.server.paths) == ["/missing.png", "/red.png"]  # once for all arms
+        jobs: list[ScoreJob] = []
+
+        async def score(job: ScoreJob) -> ScoreReply:  # there is no scorer here
+            jobs.append(job)
+            return ScoreReply(
+                tuple(
+                    ScoredImage((0.5,), "s") if isinstance(one, bytes) else ScoredImage(error=one) for one in job.images
+                )
+            )
+
+        here.engine.score = score  # type: ignore[method-assign]
         scored = await here.client.post("/v1/score", json={"images": images, "captions": [["a"], ["a"]]})
-        check_problem(scored, 422, "unsupported_option")  # there is no scorer here, which is found out last
-        assert here.server.paths.count("/red.png") == 2
+        assert [result["clip_scores"] for result in scored.json()["results"]] == [[0.5], []]
+        assert scored.json()["results"][1]["error"]["code"] == "url_failed"
+        assert jobs[0].images[0] == png("red")
 
     run(scenario, {"/red.png": PICTURE})
 
