@@ -1,9 +1,10 @@
 """What the application is started with: ``build_app`` takes it from Python, a Serve config file or the command line."""
 
+import re
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from serving.drift import DriftOptions, ScoreBaseline
@@ -12,6 +13,7 @@ from serving.experiments.definition import Experiment, check_names
 DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
 
 _MIB = 1 << 20
+_HOST = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
 class Limits(BaseModel):
@@ -28,6 +30,44 @@ class Limits(BaseModel):
     max_waiting_px: int = Field(default=192_000_000, gt=0, description="decoded pixels that wait in one replica")
     deadline_s: float = Field(default=120.0, gt=0, description="from arrival at the replica to the answer")
     body_timeout_s: float = Field(default=30.0, gt=0, description="for receiving the whole body")
+    urls: bool = Field(
+        default=False, description="whether images may be given by http(s) URL, which the server fetches"
+    )
+    url_hosts: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="the only hosts to fetch from: a name, or .name for a domain and all below it; None: any",
+    )
+    url_internal_hosts: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="hosts to fetch from, by their full names, though they are on a private network",
+    )
+    url_timeout_s: float = Field(default=10.0, gt=0, description="for one image by URL, redirects included")
+    max_url_fetches: int = Field(default=32, gt=0, description="images that one replica fetches at a time")
+
+    @field_validator("url_hosts", "url_internal_hosts", mode="before")
+    @classmethod
+    def _hosts_as_text_or_list(cls, given: Any) -> Any:
+        """The command line says them as ``a.org,.b.org``; JSON has no tuples."""
+        listed = given.split(",") if isinstance(given, str) else given
+        return tuple(listed) if isinstance(listed, list) else listed
+
+    @field_validator("url_hosts", "url_internal_hosts")
+    @classmethod
+    def _are_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        lowered = tuple(host.lower() for host in hosts) if hosts is not None else None
+        if wrong := [host for host in lowered or () if not _HOST.fullmatch(host)]:
+            raise ValueError(f"{wrong[0]!r} is no host name: give such as example.org (or xn--... where not ASCII)")
+        return lowered
+
+    @model_validator(mode="after")
+    def _hosts_go_with_urls(self) -> Self:
+        if (self.url_hosts or self.url_internal_hosts) and not self.urls:
+            raise ValueError("hosts to fetch from are given, but urls is false: set urls=true as well")
+        if dotted := [host for host in self.url_internal_hosts or () if host.startswith(".")]:
+            raise ValueError(f"url_internal_hosts: {dotted[0]!r} is a domain; each host must be named in full")
+        return self
 
     @model_validator(mode="after")
     def _one_request_fits_the_queue(self) -> Self:

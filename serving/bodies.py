@@ -1,5 +1,6 @@
 """The forms of a request about images - JSON, multipart, raw image - to options and encoded images."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -7,14 +8,14 @@ from pydantic import BaseModel
 
 from models.errors import RequestError
 from serving.compare_schemas import CompareOptions, CompareRequest
-from serving.image_inputs import image_bytes
-from serving.messages import Failure
+from serving.image_inputs import GivenImage, image_bytes
 from serving.multipart import parse_multipart
-from serving.schemas import CaptionOptions, CaptionRequest
+from serving.schemas import CaptionOptions, CaptionRequest, ImageInput
+from serving.services import Services
 from serving.strict_json import parse_json
 from serving.validation import validated
 
-Images = tuple[bytes | Failure, ...]
+Images = tuple[GivenImage, ...]
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -22,7 +23,7 @@ _QUERY_JSON = ("decode", "mix")
 _MULTIPART = "multipart/form-data"
 
 
-async def read_caption_request(request: Request, max_images: int) -> tuple[CaptionOptions, Images]:
+async def read_caption_request(request: Request, services: Services) -> tuple[CaptionOptions, Images]:
     """What a request to ``/v1/captions`` asks, whatever form its body has.
 
     Raises:
@@ -33,28 +34,32 @@ async def read_caption_request(request: Request, max_images: int) -> tuple[Capti
     if kind.startswith("image/") or kind == "application/octet-stream":
         return await _from_raw(request)
     if kind == _MULTIPART:
-        return await _from_multipart(request, CaptionOptions, max_images)
+        return await _from_multipart(request, CaptionOptions, services.args.limits.max_images)
     if not _is_json(kind):
         raise RequestError(
             "unsupported_media_type",
             "send application/json, multipart/form-data, or the image itself as image/* or application/octet-stream",
         )
     asked = validated(CaptionRequest, parse_json(await request.body()))
-    check_count(len(asked.images), max_images)
-    return asked, tuple(map(image_bytes, asked.images))
+    return asked, given_images(asked.images, services)
 
 
-async def read_compare_request(request: Request, max_images: int) -> tuple[CompareOptions, Images]:
+async def read_compare_request(request: Request, services: Services) -> tuple[CompareOptions, Images]:
     """What a request to ``/v1/compare`` asks. Raises as ``read_caption_request`` does."""
     _check_encoding(request)
     kind = media_type(request)
     if kind == _MULTIPART:
-        return await _from_multipart(request, CompareOptions, max_images)
+        return await _from_multipart(request, CompareOptions, services.args.limits.max_images)
     if not _is_json(kind):
         raise RequestError("unsupported_media_type", "send application/json or multipart/form-data")
     asked = validated(CompareRequest, parse_json(await request.body()))
-    check_count(len(asked.images), max_images)
-    return asked, tuple(map(image_bytes, asked.images))
+    return asked, given_images(asked.images, services)
+
+
+def given_images(listed: Sequence[ImageInput], services: Services) -> Images:
+    """The images of a JSON body; raises ``invalid_request`` for more than allowed."""
+    check_count(len(listed), services.args.limits.max_images)
+    return tuple(image_bytes(image, urls=services.url_images is not None) for image in listed)
 
 
 async def read_json(request: Request) -> Any:

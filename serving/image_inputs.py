@@ -1,8 +1,9 @@
-"""Images as they stand in a JSON body: base64 or data URI to bytes, URLs refused."""
+"""Images as they stand in a JSON body: base64 or data URI to bytes; URLs refused, or left to be fetched."""
 
 import base64
 import binascii
 import re
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from models.errors import ImageError
@@ -13,9 +14,21 @@ _DATA_URI = re.compile(r"\s*data:([^,]{0,200}),", re.IGNORECASE)
 _SPACE = re.compile(rb"\s+")
 
 
-def image_bytes(given: ImageInput) -> bytes | Failure:
-    """The encoded image, or why there is none. Nothing is opened and nothing is fetched."""
+@dataclass(frozen=True)
+class ImageUrl:
+    """An image that is yet to be fetched; nothing of the URL has been checked."""
+
+    url: str
+
+
+GivenImage = bytes | Failure | ImageUrl
+
+
+def image_bytes(given: ImageInput, *, urls: bool = False) -> GivenImage:
+    """The encoded image, or why there is none, or where it is if ``urls`` are allowed. Nothing is opened or fetched."""
     if given.base64 is None:
+        if urls and given.url is not None:
+            return ImageUrl(given.url)
         return Failure("url_refused", "images by url are not allowed on this server: send the image itself")
     try:
         return decode_base64(given.base64)

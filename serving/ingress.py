@@ -15,6 +15,7 @@ from serving.api import build_api
 from serving.args import AppArgs
 from serving.experiments.checks import check_arms
 from serving.experiments.outcomes import OutcomeSender
+from serving.fetching.url_images import UrlImages
 from serving.ledger_deployment import RayLedger
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.under_way import Count, UnderWay
@@ -100,6 +101,7 @@ class Ingress:
             outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))
             if ledger is not None
             else None,
+            url_images=UrlImages.from_limits(args.limits),
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:

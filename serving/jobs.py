@@ -27,8 +27,10 @@ class Asked(Knobs, Protocol):
     def min_clip_score(self) -> float | None: ...
 
 
-def caption_job(services: Services, request_id: str, asked: Asked, images: Sequence[bytes | Failure]) -> CaptionJob:
-    """The job that answers a request.
+def caption_job(
+    services: Services, request_id: str, asked: Asked, images: Sequence[bytes | Failure] = ()
+) -> CaptionJob:
+    """The job that answers a request; its images may be put in later, once they have been fetched.
 
     Raises:
         UnknownNameError: ``unknown_model``, or a direction that there is not.

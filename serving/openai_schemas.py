@@ -25,7 +25,9 @@ class _Request(BaseModel):
 class ImageUrl(_Request):
     """Where a picture is."""
 
-    url: str = Field(description="a base64 data URI; http(s) addresses are refused (`url_refused`)")
+    url: str = Field(
+        description="a base64 data URI, or an http(s) address, fetched where the server allows it, else `url_refused`"
+    )
 
 
 class ContentPart(_Request):

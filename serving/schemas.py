@@ -19,7 +19,11 @@ class ImageInput(_Request):
     """One image: exactly one of its fields."""
 
     base64: str | None = Field(default=None, description="the encoded image as base64, or a base64 data URI")
-    url: str | None = Field(default=None, description="refused (`url_refused`) unless the server allows it")
+    url: str | None = Field(
+        default=None,
+        description="an http(s) address on the public internet, fetched where the server allows it, else refused "
+        "(`url_refused`); what cannot be fetched is `url_failed`",
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

@@ -10,6 +10,7 @@ from serving.args import AppArgs
 from serving.experiments.outcomes import OutcomeSender
 from serving.experiments.records import Outcome, Vote
 from serving.experiments.statistics import Results
+from serving.fetching.url_images import UrlImages
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.reports import Reporter
 from serving.served_models import ServedModels
@@ -57,6 +58,9 @@ class Services:
 
     outcomes: OutcomeSender | None = None
     """Takes what is to be recorded in the ledger; None as above."""
+
+    url_images: UrlImages | None = None
+    """None: images by URL are refused."""
 
 
 def services_of(request: Request) -> Services:

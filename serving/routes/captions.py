@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from serving.problems import refuse
 from serving.results import failures, result_of
 from serving.schemas import CaptionResponse, ExperimentOut, IndexedResult, TimingOut
 from serving.services import Services, ServicesDep
+from serving.url_requests import with_images
 
 router = APIRouter()
 
@@ -29,7 +31,15 @@ _NO_ARM_TRIED = frozenset({"unavailable", "shutting_down"})
 
 _ERRORS = problem_responses(
     *("malformed_json", "malformed_body", "truncated", "not_an_image", "empty", "too_small", "bad_base64"),
-    *("url_refused", "unknown_model", "unknown_experiment", "body_timeout", "body_too_large", "too_large"),
+    *(
+        "url_refused",
+        "url_failed",
+        "unknown_model",
+        "unknown_experiment",
+        "body_timeout",
+        "body_too_large",
+        "too_large",
+    ),
     *("unsupported_media_type", "unsupported_format", "invalid_request", "unsupported_option"),
     *("queue_full", "unavailable", "shutting_down", "deadline_exceeded"),
 )
@@ -44,12 +54,14 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     A bad image among good ones fails alone: status 200, and its result has `error`. When every image is bad, the answer
     is a problem document with the first one's code.
     """
-    limits = services.args.limits
-    options, images = await read_caption_request(request, limits.max_images)
+    options, images = await read_caption_request(request, services)
     part, options = take_part(services.args.experiments, options, request.state.request_id)
-    job = caption_job(services, request.state.request_id, options, images)
-    with _recorded(services, part, job) as record:
-        reply = await unless_gone(request, services.backend.caption(job))
+    job = caption_job(services, request.state.request_id, options)
+    with _recorded(services, part, job, len(images)) as record:
+        reply = await unless_gone(
+            request,
+            with_images(request, services, images, lambda found: services.backend.caption(replace(job, images=found))),
+        )
         record(reply, time.perf_counter() - request.state.started)
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
@@ -61,7 +73,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
 
 @contextmanager
 def _recorded(
-    services: Services, part: Participation | None, job: CaptionJob
+    services: Services, part: Participation | None, job: CaptionJob, images: int
 ) -> Iterator[Callable[[CaptionReply, float], None]]:
     """A function that leaves the outcomes of an answer in the ledger; a request that fails leaves its own."""
 
@@ -78,7 +90,7 @@ def _recorded(
         yield record
     except LimnerError as error:
         if part is not None and error.code not in _NO_ARM_TRIED:
-            keep(part.failures(job.model, len(job.images), error.code))
+            keep(part.failures(job.model, images, error.code))
         raise
 
 

@@ -1,13 +1,14 @@
 """POST /v1/chat/completions: captions through OpenAI's chat API."""
 
+from dataclasses import replace
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from serving.bodies import check_count, read_json
+from serving.bodies import given_images, read_json
 from serving.chat_inputs import options_of, pictures_of
 from serving.chat_outputs import completion_of, events_of
 from serving.client_watch import unless_gone
-from serving.image_inputs import image_bytes
 from serving.jobs import caption_job
 from serving.messages import CaptionedImage
 from serving.openai_errors import openai_responses
@@ -15,13 +16,22 @@ from serving.openai_schemas import ChatChunk, ChatCompletion, ChatRequest
 from serving.openapi import event_stream, json_form
 from serving.problems import refuse
 from serving.services import ServicesDep
+from serving.url_requests import with_images
 from serving.validation import validated
 
 router = APIRouter()
 
 _ERRORS = openai_responses(
     *("malformed_json", "truncated", "not_an_image", "empty", "too_small", "bad_base64", "url_refused"),
-    *("unknown_model", "body_timeout", "body_too_large", "too_large", "unsupported_media_type", "unsupported_format"),
+    *(
+        "url_failed",
+        "unknown_model",
+        "body_timeout",
+        "body_too_large",
+        "too_large",
+        "unsupported_media_type",
+        "unsupported_format",
+    ),
     *("invalid_request", "unsupported_option", "queue_full", "unavailable", "shutting_down", "deadline_exceeded"),
 )
 
@@ -39,14 +49,15 @@ async def chat_completions(request: Request, services: ServicesDep) -> Response 
     Text is not read, since the models take no instructions; nor are earlier messages. One bad image fails the request.
     A stream comes in one go, when the captions are complete. Errors have OpenAI's form.
     """
-    limits = services.args.limits
     asked = validated(ChatRequest, await read_json(request))
-    pictures = pictures_of(asked.messages)
-    check_count(len(pictures), limits.max_images)
+    images = given_images(pictures_of(asked.messages), services)
     card = services.models.cards[services.models.resolve(asked.model)]
-    options = options_of(asked, card.decoding, limits.max_rows)
-    job = caption_job(services, request.state.request_id, options, tuple(map(image_bytes, pictures)))
-    reply = await unless_gone(request, services.backend.caption(job))
+    options = options_of(asked, card.decoding, services.args.limits.max_rows)
+    job = caption_job(services, request.state.request_id, options)
+    reply = await unless_gone(
+        request,
+        with_images(request, services, images, lambda found: services.backend.caption(replace(job, images=found))),
+    )
     if refusal := _refusal(request, reply.results):
         return refusal
     completion = completion_of(job, reply.results)

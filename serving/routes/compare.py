@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from models.errors import RequestError, UnknownNameError
 from serving import metrics
 from serving.arms import describe, label_arms
-from serving.bodies import Images, read_compare_request
+from serving.bodies import read_compare_request
 from serving.client_watch import unless_gone
 from serving.compare_schemas import ArmInput, ArmOut, CompareOptions, CompareResponse
 from serving.errors import problem_responses
@@ -22,12 +23,13 @@ from serving.problems import refuse
 from serving.results import result_of
 from serving.schemas import CaptionOptions, HowToCaption, IndexedResult, TimingOut
 from serving.services import Services, ServicesDep
+from serving.url_requests import Images, with_images
 
 router = APIRouter()
 
 _ERRORS = problem_responses(
     *("malformed_json", "malformed_body", "truncated", "not_an_image", "empty", "too_small", "bad_base64"),
-    *("url_refused", "unknown_model", "body_timeout", "body_too_large", "too_large"),
+    *("url_refused", "url_failed", "unknown_model", "body_timeout", "body_too_large", "too_large"),
     *("unsupported_media_type", "unsupported_format", "invalid_request", "unsupported_option", "unknown_name"),
     *("queue_full", "unavailable", "shutting_down", "deadline_exceeded"),
 )
@@ -43,11 +45,14 @@ async def compare(request: Request, services: ServicesDep) -> Response | Compare
     cannot be had refuses the whole request. A bad image fails alone in every arm; when nothing was captioned, the
     answer is a problem document with the first error's code.
     """
-    limits = services.args.limits
-    asked, images = await read_compare_request(request, limits.max_images)
-    _check_size(len(images), len(asked.arms), limits.max_images)
-    labels, jobs = _jobs(services, request.state.request_id, asked, images)
-    replies = await unless_gone(request, _at_the_same_time(services, labels, jobs))
+    asked, images = await read_compare_request(request, services)
+    _check_size(len(images), len(asked.arms), services.args.limits.max_images)
+    labels, jobs = _jobs(services, request.state.request_id, asked)
+
+    async def ask(found: Images) -> list[CaptionReply]:
+        return await _at_the_same_time(services, labels, [replace(job, images=found) for job in jobs])
+
+    replies = await unless_gone(request, with_images(request, services, images, ask))
     results = [image for reply in replies for image in reply.results]
     failed = [image.error for image in results if image.error is not None]
     if len(failed) == len(results):
@@ -68,9 +73,7 @@ def _check_size(images: int, arms: int, most: int) -> None:
         raise RequestError("invalid_request", detail)
 
 
-def _jobs(
-    services: Services, request_id: str, asked: CompareOptions, images: Images
-) -> tuple[list[str], list[CaptionJob]]:
+def _jobs(services: Services, request_id: str, asked: CompareOptions) -> tuple[list[str], list[CaptionJob]]:
     described = [
         describe(
             arm.model or services.models.default, arm, arm.decode.model_dump(exclude_none=True) if arm.decode else {}
@@ -81,7 +84,7 @@ def _jobs(
     jobs = []
     for label, arm in zip(labels, asked.arms, strict=True):
         with _naming(label):
-            jobs.append(caption_job(services, request_id, _options(arm, asked), images))
+            jobs.append(caption_job(services, request_id, _options(arm, asked)))
     return labels, jobs
 
 

@@ -19,6 +19,7 @@ from models.pipeline import CaptionPipeline, PipelineResult
 from serving.api import build_api
 from serving.args import AppArgs
 from serving.engine import Engine
+from serving.fetching.url_images import UrlImages
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.metrics import REPORTS_LOST, Metrics
 from serving.model_pool import LoadedModel
@@ -84,20 +85,24 @@ class LocalBackend:
 
 
 @asynccontextmanager
-async def local_app(pipeline: CaptionPipeline, args: AppArgs) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
+async def local_app(
+    pipeline: CaptionPipeline, args: AppArgs, url_images: UrlImages | None = None
+) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """An HTTP client of the application, and its engine."""
-    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args) as both:
+    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args, url_images) as both:
         yield both
 
 
 @asynccontextmanager
 async def local_models(
-    models: Mapping[str, LoadedModel], args: AppArgs
+    models: Mapping[str, LoadedModel], args: AppArgs, url_images: UrlImages | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """The same of several models, or of such as have directions."""
     reporter = Reporter("test", REPORTS_LOST)
     engine = Engine(models, args, reporter)
-    services = Services(args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter)
+    services = Services(
+        args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter, url_images=url_images
+    )
     try:
         async with client_of(build_api(services)) as client:
             yield client, engine

@@ -1,11 +1,24 @@
 """Arguments of the application."""
 
+from typing import Any
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
 from serving.args import AppArgs, Limits, MonitorArgs
 from serving.drift import ScoreBaseline
 
+HOSTS_THAT_ARE_NONE: list[Any] = [
+    [],
+    "",
+    "http://example.org",
+    "example.org/",
+    "example.org:80",
+    "*.org",
+    "a b",
+    [1],
+    1,
+]
 TWICE = [{"name": "tone", "arms": [{"label": "a"}, {"label": "b"}]}] * 2
 
 
@@ -49,6 +62,10 @@ def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
         {"target_pass_s": 0},
         {"limits": {"deadline_s": float("inf")}},
         {"experiments": TWICE},
+        {"limits": {"url_hosts": ["example.org"]}},
+        {"limits": {"url_internal_hosts": ["store.lan"]}},
+        {"limits": {"urls": True, "url_internal_hosts": [".lan"]}},
+        *({"limits": {"urls": True, "url_hosts": hosts}} for hosts in HOSTS_THAT_ARE_NONE),
         {"monitor": {"sample_share": 1.5}},
         {"monitor": {"drift": {"threshold": 3}}},
         {"monitor": {"baselines": {"fake": {"mean": 1, "sd": 0}}}},
@@ -57,3 +74,15 @@ def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         AppArgs.model_validate(wrong)
+
+
+def test_images_by_url_are_off_unless_asked_for() -> None:
+    limits = Limits()
+    assert (limits.urls, limits.url_hosts, limits.url_timeout_s) == (False, None, 10)
+
+
+@pytest.mark.parametrize("hosts", ["Example.org,.pictures.test", ["example.org", ".pictures.test"]])
+def test_hosts_as_the_command_line_and_as_a_file_say_them(hosts: Any) -> None:
+    limits = Limits.model_validate({"urls": True, "url_hosts": hosts}, strict=True)
+    assert limits.url_hosts == ("example.org", ".pictures.test")
+    assert Limits.model_validate_json(limits.model_dump_json()) == limits

@@ -50,6 +50,8 @@ def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
         (["max_images=0"], "--limit max_images: Input should be greater than 0"),
         (["max_images=true"], "--limit max_images: Input should be a valid integer"),
         (["deadline_s=Infinity"], "--limit deadline_s: Input should be a finite number"),
+        (["urls=yes"], "--limit urls: Input should be a valid boolean"),
+        (["url_hosts=example.org"], "--limit hosts to fetch from are given, but urls is false"),
         (["max_images=300"], r"--limit max_queue_images \(256\) is below max_images \(300\)"),
     ],
 )
@@ -61,6 +63,8 @@ def test_limits_that_cannot_be(words: list[str], why: str) -> None:
 def test_limits_take_the_place_of_the_defaults() -> None:
     assert cli._limits(["max_images=8", "deadline_s=2.5"]) == Limits(max_images=8, deadline_s=2.5)
     assert cli._limits([]) == Limits()
+    hosts = ("example.org", ".pictures.test")
+    assert cli._limits(["urls=true", "url_hosts=example.org,.pictures.test"]) == Limits(urls=True, url_hosts=hosts)
 
 
 def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> None:

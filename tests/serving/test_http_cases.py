@@ -1,7 +1,7 @@
 """The given request recipes against the running server.
 
-Field names are mapped to this interface. The ``fetch_*`` recipes belong to fetching images by URL, which the server
-refuses; ``disconnect_storm`` and ``param_mixed_batch`` are in ``test_concurrency.py``.
+Field names are mapped to this interface. The ``fetch_*`` recipes are in ``test_url_requests.py``, since this server
+refuses URLs; ``disconnect_storm`` and ``param_mixed_batch`` are in ``test_concurrency.py``.
 """
 
 import base64

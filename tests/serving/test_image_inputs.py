@@ -1,11 +1,11 @@
-"""base64 in all its spellings, and URLs that nobody follows."""
+"""base64 in all its spellings, and URLs that nobody follows here."""
 
 import base64
 
 import pytest
 
 from models.errors import ImageError
-from serving.image_inputs import decode_base64, image_bytes
+from serving.image_inputs import ImageUrl, decode_base64, image_bytes
 from serving.messages import Failure
 from serving.schemas import ImageInput
 
@@ -65,3 +65,9 @@ def test_urls_are_refused_without_being_looked_at(url: str) -> None:
     refused = image_bytes(ImageInput(url=url))
     assert isinstance(refused, Failure)
     assert refused.code == "url_refused"
+
+
+@pytest.mark.parametrize("url", ["https://example.com/a.png", "", "file:///etc/hostname"])
+def test_urls_that_may_be_fetched_are_not_looked_at_either(url: str) -> None:
+    assert image_bytes(ImageInput(url=url), urls=True) == ImageUrl(url)
+    assert image_bytes(ImageInput(base64=TEXT), urls=True) == DATA
