@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test check bench bench-serving tables reproduce clean
+.PHONY: help install serve test kill-test check bench bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -18,6 +18,7 @@ help:
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
+	@echo "make bench-folder  limner caption over a folder (PICTURES=...) against the bare model in a loop"
 	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
 	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
@@ -52,6 +53,10 @@ bench: $(STAMP)
 bench-serving: $(STAMP)
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.monitoring
+
+PICTURES ?= ../shared/flickr8k/images
+bench-folder: $(STAMP)
+	$(BIN)/python -m benchmarks.folder $(PICTURES) --whole
 
 tables: $(STAMP)
 	@$(BIN)/python -m training.tables docs/results --into README.md --into docs/PAPERS.md
