@@ -12,10 +12,12 @@ from ray.serve.handle import DeploymentHandle
 from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.api import build_api
+from serving.api_keys import ApiKeys, read_api_keys
 from serving.args import AppArgs
 from serving.experiments.checks import check_arms
 from serving.experiments.outcomes import OutcomeSender
 from serving.ledger_deployment import RayLedger
+from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
@@ -87,7 +89,9 @@ class Ingress:
     ) -> None:
         self._monitor = monitor
         self._under_way = Count()
-        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        replica = serve.get_replica_context().replica_tag
+        start_logging(args.logs, f"ingress_{replica}")
+        reporter = Reporter(replica, metrics.REPORTS_LOST)
         ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
         models = ServedModels.from_args(args)
         check_arms(args.experiments, models)
@@ -100,6 +104,7 @@ class Ingress:
             outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))
             if ledger is not None
             else None,
+            keys=ApiKeys(read_api_keys(args.api_keys)) if args.api_keys is not None else None,
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:

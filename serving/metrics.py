@@ -33,6 +33,7 @@ SCORER_UP = "limner_scorer_up"
 QUEUE_LIMIT_IMAGES = "limner_queue_limit_images"
 EXPERIMENT_IMAGES = "limner_experiment_images_total"
 OUTCOMES_LOST = "limner_outcomes_lost_total"
+CLIENT_IMAGES = "limner_client_images_total"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,6 +49,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     SCORES_SHED: ("images of limner_scores_sampled_total that were given up, because the scorer was busy or down", ()),
     EXPERIMENT_IMAGES: ("images of requests that took part in an experiment", ("experiment", "arm")),
     OUTCOMES_LOST: ("outcomes of experiments that did not reach the ledger", ()),
+    CLIENT_IMAGES: ("images that holders of API keys sent to be captioned or scored, by name of the key", ("client",)),
 }
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     REQUEST_DURATION: ("from the head of a request to the end of its answer", ("route",), _SECONDS),

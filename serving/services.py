@@ -6,6 +6,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from serving.api_keys import ApiKeys
 from serving.args import AppArgs
 from serving.experiments.outcomes import OutcomeSender
 from serving.experiments.records import Outcome, Vote
@@ -57,6 +58,9 @@ class Services:
 
     outcomes: OutcomeSender | None = None
     """Takes what is to be recorded in the ledger; None as above."""
+
+    keys: ApiKeys | None = None
+    """None: everybody may ask."""
 
 
 def services_of(request: Request) -> Services:

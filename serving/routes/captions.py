@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from models.errors import LimnerError
 from serving import metrics
+from serving.admission import admit
 from serving.bodies import read_caption_request
 from serving.client_watch import unless_gone
 from serving.errors import problem_responses
@@ -48,6 +49,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     options, images = await read_caption_request(request, limits.max_images)
     part, options = take_part(services.args.experiments, options, request.state.request_id)
     job = caption_job(services, request.state.request_id, options, images)
+    admit(request, job.model, len(images))
     with _recorded(services, part, job) as record:
         reply = await unless_gone(request, services.backend.caption(job))
         record(reply, time.perf_counter() - request.state.started)

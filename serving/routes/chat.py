@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from serving.admission import admit
 from serving.bodies import check_count, read_json
 from serving.chat_inputs import options_of, pictures_of
 from serving.chat_outputs import completion_of, events_of
@@ -46,6 +47,7 @@ async def chat_completions(request: Request, services: ServicesDep) -> Response 
     card = services.models.cards[services.models.resolve(asked.model)]
     options = options_of(asked, card.decoding, limits.max_rows)
     job = caption_job(services, request.state.request_id, options, tuple(map(image_bytes, pictures)))
+    admit(request, job.model, len(pictures))
     reply = await unless_gone(request, services.backend.caption(job))
     if refusal := _refusal(request, reply.results):
         return refusal

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from models.errors import RequestError, UnknownNameError
 from serving import metrics
+from serving.admission import admit
 from serving.arms import describe, label_arms
 from serving.bodies import Images, read_compare_request
 from serving.client_watch import unless_gone
@@ -47,6 +48,7 @@ async def compare(request: Request, services: ServicesDep) -> Response | Compare
     asked, images = await read_compare_request(request, limits.max_images)
     _check_size(len(images), len(asked.arms), limits.max_images)
     labels, jobs = _jobs(services, request.state.request_id, asked, images)
+    admit(request, jobs[0].model, len(images) * len(jobs))
     replies = await unless_gone(request, _at_the_same_time(services, labels, jobs))
     results = [image for reply in replies for image in reply.results]
     failed = [image.error for image in results if image.error is not None]

@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from models.errors import RequestError
 from serving import metrics
+from serving.admission import admit
 from serving.bodies import check_count, read_json
 from serving.client_watch import unless_gone
 from serving.errors import problem_responses
@@ -43,6 +44,7 @@ async def score(request: Request, services: ServicesDep) -> Response | ScoreResp
     model = services.models.resolve(asked.model)
     texts = tuple(tuple(texts) for texts in asked.captions)
     job = ScoreJob(request.state.request_id, model, tuple(map(image_bytes, asked.images)), texts)
+    admit(request, model, len(asked.images))
     reply = await unless_gone(request, services.backend.score(job))
     failed = failures(reply.results)
     if len(failed) == len(reply.results):
