@@ -88,10 +88,10 @@ class Ingress:
         ledger_handle: DeploymentHandle[Any] | None,
     ) -> None:
         self._monitor = monitor
-        self._under_way = Count()
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"ingress_{replica}")
         reporter = Reporter(replica, metrics.REPORTS_LOST)
+        self._under_way = Count(lambda requests: reporter.gauge(metrics.REQUESTS_UNDER_WAY, requests))
         ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
         models = ServedModels.from_args(args)
         check_arms(args.experiments, models)

@@ -14,6 +14,7 @@ from serving.quality import DIVERSITY_CAPTIONS, Quality, QualitySample
 from serving.reports import Report
 
 REQUESTS = "limner_requests_total"
+REQUESTS_UNDER_WAY = "limner_requests_under_way"
 REQUEST_DURATION = "limner_request_duration_seconds"
 ERRORS = "limner_errors_total"
 STAGE_DURATION = "limner_stage_duration_seconds"
@@ -59,6 +60,7 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     CLIP_SCORE: ("CLIPScores of best captions: of requests that asked, and of a sample", ("model",), _SCORES),
 }
 GAUGES: dict[str, str] = {
+    REQUESTS_UNDER_WAY: "requests whose answer is not sent yet, over all ingress replicas",
     QUEUE_IMAGES: "images that wait, over all replicas",
     QUEUE_LIMIT_IMAGES: "images that may wait before requests are refused, over all replicas",
     SCORER_UP: "processes that score the sample; absent where none is to be scored",

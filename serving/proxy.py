@@ -10,6 +10,6 @@ CALLBACK = "serving.proxy:middlewares"
 
 
 def middlewares() -> list[Middleware]:
-    """Run around the proxy's own; connections of this process get a time limit for the heads of requests as well."""
-    config.HTTP_PROTOCOLS["auto"] = "serving.head_timeout:HeadTimeoutProtocol"  # what the proxy's server looks up
+    """Run around the proxy's own; connections of this process get bounds on the heads of requests as well."""
+    config.HTTP_PROTOCOLS["auto"] = "serving.head_limits:HeadLimitsProtocol"  # what the proxy's server looks up
     return [Middleware(ProxyGuard)]

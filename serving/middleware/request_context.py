@@ -18,6 +18,7 @@ from serving.request_ids import HEADER, usable_id
 logger = logging.getLogger(__name__)
 
 _CLIENT_GONE = "499"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -75,7 +76,7 @@ class RequestContext:
         state: dict[str, Any] = scope["state"]
         fields = {
             "request_id": state["request_id"],
-            "method": scope["method"],
+            "method": scope["method"] if scope["method"] in _METHODS else "other",
             "route": route,
             "status": int(status),
             "ms": round(seconds * 1000, 1),
