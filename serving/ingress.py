@@ -19,6 +19,7 @@ from serving.experiments.outcomes import OutcomeSender
 from serving.ledger_deployment import RayLedger
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.middleware.ray_receive import RayReceive
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
 from serving.replicas import call_replica
@@ -110,6 +111,7 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> FastAPI:
         app = build_api(self._services, return_id=False, background=self._reporting)
         app.add_middleware(UnderWay, count=self._under_way)
+        app.add_middleware(RayReceive)
         return app
 
     async def drain(self, timeout_s: float) -> bool:

@@ -84,6 +84,12 @@ async def settled(client: httpx.AsyncClient) -> None:
             await asyncio.sleep(0.1)
 
 
+async def failed(client: httpx.AsyncClient) -> list[str]:
+    """The counts of failures of the server itself."""
+    lines = (await client.get("/metrics")).text.splitlines()
+    return [line for line in lines if line.startswith("limner_requests_total") and 'status="500"' in line]
+
+
 async def files_closed(processes: dict[int, psutil.Process], before: dict[int, int]) -> None:
     """Wait until no process has more files and sockets open than before, but for a few connections kept alive."""
     try:
@@ -102,6 +108,7 @@ async def weather(server: str, clients: int) -> str:
         await settled(client)
         processes = serve_processes()
         files = {pid: process.num_fds() for pid, process in processes.items()}
+        failures = await failed(client)
         assert len(files) >= 3, "no processes of Serve found"
         began = time.monotonic()
         saw = await storm(server, clients, random.Random(0))
@@ -113,6 +120,7 @@ async def weather(server: str, clients: int) -> str:
         await settled(client)
         at_rest = time.monotonic()
         await files_closed(processes, files)
+        assert await failed(client) == failures  # whoever leaves is no failure of the server
         assert set(serve_processes()) == set(processes)  # nobody died of it
     resident_mb = sum(process.memory_info().rss for process in processes.values()) >> 20
     return (
