@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
+from ray.exceptions import RayError
 from ray.serve.handle import DeploymentHandle
 
 from models.errors import LimnerError, OverloadedError
@@ -19,7 +20,7 @@ from serving.experiments.outcomes import OutcomeSender
 from serving.ledger_deployment import RayLedger
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
-from serving.middleware.ray_receive import RayReceive
+from serving.middleware.lost_clients import LostClients
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
 from serving.replicas import call_replica
@@ -111,7 +112,7 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> FastAPI:
         app = build_api(self._services, return_id=False, background=self._reporting)
         app.add_middleware(UnderWay, count=self._under_way)
-        app.add_middleware(RayReceive)
+        app.add_middleware(LostClients, errors=RayError)
         return app
 
     async def drain(self, timeout_s: float) -> bool:

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError, RayTaskError, TaskCancelledError
+from ray.exceptions import ActorDiedError, RayError, RayTaskError, TaskCancelledError
 from starlette.requests import ClientDisconnect, Request
 
-from serving.middleware.ray_receive import RayReceive
+from serving.middleware.lost_clients import LostClients
 
 
 def read(*outcomes: Any) -> bytes:
@@ -26,7 +26,7 @@ def read(*outcomes: Any) -> bytes:
 
     async def send(_message: Any) -> None: ...
 
-    asyncio.run(RayReceive(route)({"type": "http"}, receive, send))
+    asyncio.run(LostClients(route, errors=RayError)({"type": "http"}, receive, send))
     return body
 
 
