@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test check bench bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm check bench bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
 	@echo "make serve    a caption server on 127.0.0.1 (PORT=$(PORT) MODEL=$(MODEL))"
 	@echo "make test     the test suite"
 	@echo "make kill-test  limner caption killed at 20 random moments: nothing lost, nothing doubled"
+	@echo "make storm    three times 500 clients that hang up, and what is left of them"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
@@ -39,6 +40,9 @@ test: $(STAMP)
 
 kill-test: $(STAMP)
 	$(BIN)/python -m pytest -m slow tests/serving/folders/test_kill.py
+
+storm: $(STAMP)
+	$(BIN)/python -m pytest -m slow -s tests/serving/test_disconnects.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,12 +1,13 @@
 """The JSON of the HTTP interface: what a request may hold, what an answer holds."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
 
+_MOST_CHARS = 10_000  # of a caption to be scored; a scorer reads a few hundred
 _ONE_OF = "at most one of descriptiveness, mix and target_words"
 _SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
@@ -99,7 +100,9 @@ class ScoreRequest(_Request):
     """Captions to be scored against their images."""
 
     images: list[ImageInput] = Field(min_length=1)
-    captions: list[list[str]] = Field(description="the captions of each image, as many lists as images")
+    captions: list[list[Annotated[str, Field(max_length=_MOST_CHARS)]]] = Field(
+        description=f"the captions of each image, as many lists as images; each of at most {_MOST_CHARS} characters"
+    )
     model: str | None = Field(
         default=None, description="the served model whose scorer measures; the server's default when absent"
     )
