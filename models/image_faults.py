@@ -6,6 +6,7 @@ from io import BytesIO
 from PIL import Image, UnidentifiedImageError
 
 from models.errors import ImageError
+from models.image_formats import quiet_pillow
 
 _RARE = re.compile(r"cannot handle \d+-|unknown pixel mode|unknown data organization|Unsupported BMP|\d+$")
 """What Pillow says of a whole header that it has no decoder for; a bare number is TIFF's compression."""
@@ -26,7 +27,8 @@ def image_fault(error: Exception, data: bytes, kind: str, max_pixels: int) -> Im
 def _first_words(data: bytes, kind: str) -> str:
     """What the one decoder for this format says of the header; ``Image.open`` keeps it to itself."""
     try:
-        Image.OPEN[kind][0](BytesIO(data), "")
+        with quiet_pillow:
+            Image.OPEN[kind][0](BytesIO(data), "")
     except Exception as error:  # as above
         return str(error)[:100] if _RARE.match(str(error)) else "no whole header"
     return "no whole header"

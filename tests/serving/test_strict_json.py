@@ -47,3 +47,10 @@ def test_malformed(text: bytes, why: str) -> None:
 def test_the_detail_says_where_the_text_came_from() -> None:
     with pytest.raises(RequestError, match="the query parameter decode is not JSON"):
         parse_json("{", "the query parameter decode")
+
+
+def test_millions_of_values_are_refused_before_they_are_made() -> None:
+    with pytest.raises(RequestError, match="more than 200000 commas") as caught:
+        parse_json(b"[" + b"[]," * 300_000 + b"[]]")
+    assert caught.value.code == "malformed_json"
+    assert len(parse_json(b"[" + b"1," * 199_999 + b"1]")) == 200_000
