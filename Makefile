@@ -3,18 +3,20 @@ PYTHON ?= python3
 PORT ?= 8000
 MODEL ?= dial
 CONSTRAINTS ?= constraints.txt
+MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check bench bench-serving tables reproduce clean
+.PHONY: help install serve test check fuzz bench bench-serving tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
 	@echo "make serve    a caption server on 127.0.0.1 (PORT=$(PORT) MODEL=$(MODEL))"
 	@echo "make test     the test suite"
 	@echo "make check    format, lint, types, package boundaries"
+	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
 	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
@@ -41,6 +43,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run $(MINUTES)
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning
 	$(BIN)/python -m benchmarks.serving
@@ -56,5 +61,5 @@ reproduce: $(STAMP)
 	$(BIN)/python -m training.reproduce docs/results
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path "./$(VENV)/*" -prune -exec rm -rf {} +

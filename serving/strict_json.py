@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from models.errors import RequestError
 
 _MAX_COMMAS = 200_000  # an empty list takes three bytes of a body and a hundred of memory
+_EXACT = 2**53  # up to here a float holds every integer
 _INT_DIGITS = 19  # what 64 bits can hold; longer ones are a mistake or an attack
 
 
@@ -49,11 +50,12 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _float(digits: str) -> float:
+def _float(digits: str) -> float | int:
+    """JSON has one kind of number: 3.0 may stand wherever 3 may."""
     value = float(digits)
     if math.isinf(value):
         raise ValueError("a number too large for a float")
-    return value
+    return int(value) if value.is_integer() and abs(value) <= _EXACT else value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

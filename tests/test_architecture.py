@@ -170,6 +170,12 @@ def test_nothing_that_is_loaded_can_run_code() -> None:
                 found.append(f"{name}: {called}")
             if called.startswith(("pickle.", "cloudpickle.", "joblib.", "marshal.", "shelve.")):
                 found.append(f"{name}: {called}")
+            remote = called.startswith("Auto") and called.endswith(".from_pretrained")
+            if remote or (
+                called == "partial" and "from_pretrained" in ast.unparse(node) and "Auto" in ast.unparse(node)
+            ):
+                if "trust_remote_code" not in given:  # by default a terminal is asked
+                    found.append(f"{name}: {called} without trust_remote_code")
             for option in ("trust_remote_code", "allow_pickle"):
                 if given.get(option, "False") != "False":
                     found.append(f"{name}: {called} with {option}")

@@ -1,5 +1,6 @@
 """How the fuzz tests draw examples: the same ones on every run of the suite, ever new ones by ``make fuzz``."""
 
+import atexit
 import json
 import os
 import time
@@ -50,9 +51,10 @@ def fuzz(examples: int, **strategies: Any) -> Callable[[Callable[..., None]], Ca
     return decorate
 
 
-def write_report() -> None:
+@atexit.register
+def _write_report() -> None:
     """Leave the counts where ``tests.fuzz.run`` asks for them."""
-    if (path := os.environ.get(REPORT)) is not None:
+    if (path := os.environ.get(REPORT)) is not None and EXAMPLES:
         Path(path).write_text(json.dumps(EXAMPLES), encoding="utf-8")
 
 

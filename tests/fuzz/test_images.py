@@ -57,7 +57,7 @@ def test_the_undamaged_ones(data: bytes) -> None:
     _loads_or_says_why(data)
 
 
-@fuzz(1200, data=damaged_pictures())
+@fuzz(700, data=damaged_pictures())
 def test_damaged_pictures(data: bytes) -> None:
     _loads_or_says_why(data)
 
