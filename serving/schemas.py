@@ -15,7 +15,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-_EXACTLY_ONE = {
+_EXACTLY_ONE: dict[str, Any] = {
     "oneOf": [
         {"required": ["base64"], "properties": {"base64": {"type": "string"}, "url": {"type": "null"}}},
         {"required": ["url"], "properties": {"url": {"type": "string"}, "base64": {"type": "null"}}},
