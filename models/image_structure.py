@@ -104,11 +104,12 @@ def gif_frames(data: bytes) -> int:
 
 
 def _png_chunks(png: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """(kind, start, end) of every chunk."""
-    start = 8
-    while start + 8 <= len(png):
+    """(kind, start, end) of every chunk; what follows the last one is no part of the picture."""
+    start, kind = 8, b""
+    while start + 8 <= len(png) and kind != b"IEND":
         end = start + 12 + int.from_bytes(png[start : start + 4], "big")
-        yield png[start + 4 : start + 8], start, end
+        kind = png[start + 4 : start + 8]
+        yield kind, start, end
         start = end
 
 

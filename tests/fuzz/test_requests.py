@@ -132,7 +132,7 @@ def _requests(path: str) -> st.SearchStrategy[dict[str, Any]]:
 _ANY = st.sampled_from(sorted(_SCHEMAS)).flatmap(lambda path: st.tuples(st.just(path), _requests(path)))
 
 
-@fuzz(150, asked=_ANY)
+@fuzz(60, asked=_ANY)
 def test_json_requests(send: Send, asked: tuple[str, dict[str, Any]]) -> None:
     path, request = asked
     body = json.dumps(request).encode()

@@ -87,6 +87,7 @@ def test_countless_pieces_are_refused(name: str) -> None:
     "data",
     [
         _png(_chunk(b"tEXt", b"a\0b") * 1000),
+        _png() + bytes(2_000_000),
         _JPEG[:2] + b"\xff\xe2\xff\xff" * 1 + bytes(65_533) + b"\xff\xff\xff" + _JPEG[2:],
         _JPEG[:2] + b"".join(b"\xff\xed\xff\xff" + bytes(65_533) for _ in range(200)) + _JPEG[2:],
         _JPEG + bytes(100_000) + _JPEG * 3,
@@ -99,7 +100,7 @@ def test_countless_pieces_are_refused(name: str) -> None:
         b"P6 #" + b"a" * 3000 + b"\n1 1 # more\n255\n" + bytes(_SIZE),
     ],
     ids=[
-        *("png-texts", "jpeg-fill", "jpeg-20-mb", "jpeg-trailer", "gif-comments", "gif-trailer"),
+        *("png-texts", "png-trailer", "jpeg-fill", "jpeg-20-mb", "jpeg-trailer", "gif-comments", "gif-trailer"),
         *("tiff-transfer", "tiff-private", "tiff-text", "tiff-values-that-are-not-there", "ppm-comment"),
     ],
 )
