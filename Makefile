@@ -3,12 +3,13 @@ PYTHON ?= python3
 PORT ?= 8000
 MODEL ?= dial
 CONSTRAINTS ?= constraints.txt
+MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test storm check bench bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm check fuzz bench bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -17,6 +18,7 @@ help:
 	@echo "make kill-test  limner caption killed at 20 random moments: nothing lost, nothing doubled"
 	@echo "make storm    three times 500 clients that hang up, and what is left of them"
 	@echo "make check    format, lint, types, package boundaries"
+	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
 	@echo "make bench-folder  limner caption over a folder (PICTURES=...) against the bare model in a loop"
@@ -50,6 +52,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run $(MINUTES)
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning
 	$(BIN)/python -m benchmarks.serving
@@ -69,5 +74,5 @@ reproduce: $(STAMP)
 	$(BIN)/python -m training.reproduce docs/results
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path "./$(VENV)/*" -prune -exec rm -rf {} +

@@ -36,6 +36,7 @@ async def read_caption_request(request: Request, services: Services) -> tuple[Ca
     kind = media_type(request)
     if kind.startswith("image/") or kind == "application/octet-stream":
         return await _from_raw(request)
+    _check_query(request)
     if kind == _MULTIPART:
         return await _from_multipart(request, CaptionOptions, services.args.limits.max_images)
     if not _is_json(kind):
@@ -86,6 +87,12 @@ def _check_encoding(request: Request) -> None:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise RequestError("unsupported_media_type", "send the body as it is, without content-encoding")
+
+
+def _check_query(request: Request) -> None:
+    """Refuse options where nobody would look for them."""
+    if misplaced := [name for name in CaptionOptions.model_fields if name in request.query_params]:
+        raise _refuse(f"{misplaced[0]}: in the query only beside a raw image; here it belongs into the JSON")
 
 
 def check_count(images: int, max_images: int) -> None:

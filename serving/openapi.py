@@ -52,8 +52,9 @@ def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict
     multipart = {
         "type": "object",
         "required": ["images", *(["request"] if required else [])],
+        "additionalProperties": False,
         "properties": {
-            "images": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "images": {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}},
             "request": {"$ref": _REF.format(model=options.__name__)},
         },
     }

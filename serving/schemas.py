@@ -16,8 +16,18 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_EXACTLY_ONE: dict[str, Any] = {
+    "oneOf": [
+        {"required": ["base64"], "properties": {"base64": {"type": "string"}, "url": {"type": "null"}}},
+        {"required": ["url"], "properties": {"url": {"type": "string"}, "base64": {"type": "null"}}},
+    ]
+}
+
+
 class ImageInput(_Request):
     """One image: exactly one of its fields."""
+
+    model_config = ConfigDict(json_schema_extra=_EXACTLY_ONE)
 
     base64: str | None = Field(default=None, description="the encoded image as base64, or a base64 data URI")
     url: str | None = Field(

@@ -216,20 +216,23 @@ def test_threads_do_not_disturb_each_other_or_the_warning_filters() -> None:
 
 
 _PEAK_SCRIPT = """
-import resource, sys
+import re, sys
 from models.errors import ImageError
 from models.images import read_image
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak_kib():  # of this program alone: ru_maxrss would begin with that of the process that started it
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+before = peak_kib()
 for path in sys.argv[1:]:
     try:
         read_image(path)
     except ImageError:
         pass
 assert "torch" not in sys.modules
-sys.stdout.write(str((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024))
+sys.stdout.write(str((peak_kib() - before) // 1024))
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_bombs_cost_little_memory() -> None:
     bombs = [str(path) for path in sorted((CASES / "images").glob("bomb_*"))]
     assert len(bombs) == 4
