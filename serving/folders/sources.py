@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
-from serving.folders.listing import walk
+from serving.folders.listing import litter, walk
 from serving.folders.pictures import Picture, named_like_a_picture
 from serving.messages import Failure
 
@@ -93,7 +94,9 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     try:
         with tarfile.open(path, "r|*") as archive:
             for member in archive:
-                if not member.isfile() or not named_like_a_picture(member.name):
+                if reason := next(filter(None, map(litter, PurePosixPath(member.name).parts)), None):
+                    skipped[reason] += 1
+                elif not member.isfile() or not named_like_a_picture(member.name):
                     skipped["other member"] += 1
                 elif member.size > DEFAULT_LIMITS.max_bytes:
                     detail = f"{member.size} bytes; at most {DEFAULT_LIMITS.max_bytes} are accepted"
@@ -102,39 +105,43 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
                 else:
                     file = archive.extractfile(member)
                     yield Picture(member.name, path, in_archive=True, data=file.read() if file else b"")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        yield Picture(
-            path, path, error=Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
-        )
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:  # the last two: odd headers
+        failure = Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
+        yield Picture(path, path, error=failure)
 
 
 def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
-    with open(path, "rb") as file:
-        yield from _lines(file, os.path.dirname(path), b"\n")
+    try:
+        with open(path, "rb") as file:
+            yield from _lines(file, os.path.dirname(path), b"\n")
+    except OSError as error:
+        yield _unreadable(path, error)
 
 
 def _json_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     """One JSON object per line, whose ``file_name`` (or ``path`` or ``image``) is relative to the list's folder."""
-    folder = os.path.dirname(path)
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip(b" \t\r\n\0\xef\xbb\xbf"):
-                continue
-            where = f"{path}:{number}"
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                row = None
-            name = (
-                next((row[key] for key in _KEYS if isinstance(row.get(key), str)), None)
-                if isinstance(row, dict)
-                else None
-            )
-            if name:
-                yield Picture(name, os.path.join(folder, name))
-            else:
-                detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
-                yield Picture(where, path, error=Failure("unreadable", detail))
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip(b" \t\r\n\0\xef\xbb\xbf"):
+                    yield _of_json(path, number, line)
+    except OSError as error:
+        yield _unreadable(path, error)
+
+
+def _of_json(path: str, number: int, line: bytes) -> Picture:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        row = None
+    if isinstance(row, dict) and (name := next((row[key] for key in _KEYS if isinstance(row.get(key), str)), None)):
+        return Picture(name, os.path.join(os.path.dirname(path), name))
+    detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
+    return Picture(f"{path}:{number}", path, error=Failure("unreadable", detail))
+
+
+def _unreadable(path: str, error: OSError) -> Picture:
+    return Picture(path, path, error=Failure("unreadable", f"the list {path!r} cannot be read: {error.strerror}"))
 
 
 def _lines(file: BinaryIO, folder: str, end: bytes) -> Iterator[Picture]:
