@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
@@ -47,9 +47,21 @@ class Sources:
                 yield from (replace(picture, name=os.path.join(path, picture.name)) for picture in within)
 
     @property
+    def root(self) -> str | None:
+        """What the names of the pictures are relative to, where it is not this process's folder."""
+        path = self.paths[0]
+        if len(self.paths) > 1 or path == STDIN:
+            return None
+        if os.path.isdir(path) or is_archive(path):
+            return path
+        return (
+            os.path.dirname(path) or "." if path.lower().endswith(tuple(_BY_SUFFIX)) and os.path.isfile(path) else None
+        )
+
+    @property
     def can_be_counted(self) -> bool:
         """Whether the pictures can be listed twice at little cost, to count them."""
-        return not any(path == STDIN or path.lower().endswith((".tar", ".tar.gz", ".tgz")) for path in self.paths)
+        return not any(path == STDIN or is_archive(path) for path in self.paths)
 
     def counted_apart(self) -> "Sources":
         """The same with a count of its own of what is left out."""
@@ -89,10 +101,15 @@ class Sources:
         return None
 
 
+def is_archive(path: str) -> bool:
+    """Whether it is a file that is named like a tar."""
+    return path.lower().endswith((".tar", ".tar.gz", ".tgz")) and os.path.isfile(path)
+
+
 def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     """Members of a tar in its order; those that are not named like pictures (captions, classes) are left out."""
     try:
-        with tarfile.open(path, "r|*") as archive:
+        with tarfile.open(path, "r|*", tarinfo=_Member) as archive:
             for member in archive:
                 if reason := next(filter(None, map(litter, PurePosixPath(member.name).parts)), None):
                     skipped[reason] += 1
@@ -108,6 +125,17 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:  # the last two: odd headers
         failure = Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
         yield Picture(path, path, error=failure)
+
+
+class _Member(tarfile.TarInfo):
+    """A damaged header is an error; ``tarfile`` takes it for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(tarfile_)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:
+            raise tarfile.ReadError(str(error)) from error
 
 
 def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
