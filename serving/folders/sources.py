@@ -111,7 +111,8 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     try:
         with tarfile.open(path, "r|*", tarinfo=_Member) as archive:
             for member in archive:
-                if reason := next(filter(None, map(litter, PurePosixPath(member.name).parts)), None):
+                parts = (part for part in PurePosixPath(member.name).parts if part != "..")
+                if reason := next(filter(None, map(litter, parts)), None):
                     skipped[reason] += 1
                 elif not member.isfile() or not named_like_a_picture(member.name):
                     skipped["other member"] += 1

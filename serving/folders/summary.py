@@ -141,10 +141,11 @@ class RunFile:
     def _before(self) -> dict[str, Any] | None:
         """What is known of the last run that wrote this output; None where there was none."""
         content = self._content() or {}
+        if content.get("output") == self._output:
+            return content
         others = content.get("others")
-        if content.get("output") != self._output:
-            content = others.get(self._output) if isinstance(others, dict) else None
-        return content if isinstance(content, dict) and content else None
+        before = others.get(self._output) if isinstance(others, dict) else None
+        return before if isinstance(before, dict) else None
 
     def _others(self) -> dict[str, Any]:
         """State and options of the last runs that wrote other outputs to this folder."""

@@ -277,12 +277,6 @@ def test_what_names_are_relative_to(tmp_path: Path) -> None:
     tar = write_tar(tmp_path / "a.tar", {"a.png": png()})
     (tmp_path / "list.jsonl").write_text(json.dumps({"file_name": "a.png"}))
     root = str(tmp_path)
-    for path, expected in {
-        root: root,
-        str(tar): str(tar),
-        f"{root}/list.jsonl": root,
-        f"{root}/a.png": None,
-        "-": None,
-    }.items():
-        assert Sources([path]).root == expected
+    assert [Sources([path]).root for path in (root, str(tar), f"{root}/list.jsonl")] == [root, str(tar), root]
+    assert [Sources([path]).root for path in (f"{root}/a.png", "-")] == [None, None]
     assert Sources([root, str(tar)]).root is None
