@@ -79,10 +79,10 @@ class Journal:
 
     def _locked_here(self) -> IO[bytes]:
         """The file of this name, open to append and locked; not one that another run has just put away."""
-        if self.path.exists() and not self.path.is_file():  # the opening of a FIFO would wait for a reader
-            what = "is a folder: name a file in it" if self.path.is_dir() else "is not a regular file: name another"
-            raise RequestError("invalid_request", f"{str(self.path)!r} {what}")
         try:
+            if self.path.exists() and not self.path.is_file():  # the opening of a FIFO would wait for a reader
+                what = "is a folder: name a file in it" if self.path.is_dir() else "is not a regular file: name another"
+                raise RequestError("invalid_request", f"{str(self.path)!r} {what}")
             while True:
                 file = _locked(self.path.open("ab"), self.path)
                 with suppress(FileNotFoundError):

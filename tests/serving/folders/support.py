@@ -101,7 +101,7 @@ def ending(output: Output, *, killed: bool = False) -> Iterator[None]:
 
 
 def json_rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text("utf-8-sig").splitlines()]
 
 
 def limner(*words: str | Path) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL.Image import Image
 
+from models.catalog import FAKE_CARD
 from models.decoding import parse_decode
 from models.errors import RequestError
 from models.families.fake import FakeCaptioner
@@ -31,7 +32,7 @@ class Breaks(CaptionPipeline):
     """The fake captioner, which raises where it sees a picture of one size."""
 
     def __init__(self, breaks: Callable[[Image], bool], error: Exception) -> None:
-        super().__init__(FakeCaptioner(), model_id="fake")
+        super().__init__(FakeCaptioner(), model_id="fake", card=FAKE_CARD)
         self.breaks = breaks
         self.error = error
         self.batches: list[int] = []
@@ -123,12 +124,9 @@ def tiny_scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 OPTIONS: list[dict[str, Any]] = [
-    {"score": True},
-    {"num_captions": 2},
     {"num_captions": 2, "rerank": True},
     {"min_clip_score": 2.4},
-    {"min_clip_score": 0.0},
-    {"descriptiveness": 0.5, "score": True},
+    {"descriptiveness": 0.5},
     {"mix": {"smile": 0.5}, "num_captions": 3},
     {"decode": {"name": "sample", "options": {"seed": 7, "temperature": 0.7}}},
 ]
@@ -141,7 +139,9 @@ def test_rows_are_results_of_the_server_for_the_same_options(
     folder = write_pictures(tmp_path, "a.png", "b.png", "c.png")
     decode = options.get("decode", {"name": "beam", "options": {"beams": 4, "max_tokens": 8}})
     wish = Wish("dial", options.get("descriptiveness", 1.0 if "mix" not in options else None), options.get("mix"))
-    asked = {key: options[key] for key in ("num_captions", "score", "rerank", "min_clip_score") if key in options}
+    asked = {"score": True} | {
+        key: options[key] for key in ("num_captions", "rerank", "min_clip_score") if key in options
+    }
     job = FolderJob(wish, decode, scorer=tiny_scorer, models_dir=models_dir, device="cpu", **asked)
     job.check()
     rows = job.load()(opened(folder))
@@ -159,16 +159,43 @@ def test_rows_are_results_of_the_server_for_the_same_options(
             assert found.pop("clip_score") == pytest.approx(wanted.pop("clip_score"), abs=1e-5)
             assert found.pop("logprob") == pytest.approx(wanted.pop("logprob"), abs=1e-4)
         assert row == result
-    if "min_clip_score" in options:
-        assert {row["fallback"] for row in rows} == {options["min_clip_score"] > 0}
+    assert {row["fallback"] for row in rows} == {"min_clip_score" in options}
+
+
+def test_rows_of_arms_are_those_of_the_server(tmp_path: Path, models_dir: Path, tiny_scorer: str) -> None:
+    folder = write_pictures(tmp_path, "a.png", "b.png")
+    (folder / "c.png").write_bytes(b"<html>")
+    arms = (("short", Wish("dial", 0.0)), ("long", Wish("dial", 1.0)))
+    job = FolderJob(Wish("dial"), arms=arms, scorer=tiny_scorer, models_dir=models_dir, device="cpu")
+    job.check()
+    rows = job.load()(opened(folder))
+    assert rows[2]["error"]["code"] == "not_an_image"
+    request = {
+        "images": [{"base64": b64(path.read_bytes())} for path in sorted(folder.iterdir())],
+        "arms": [{"label": label, "model": "dial", "descriptiveness": wish.descriptiveness} for label, wish in arms],
+    }
+    answer = asyncio.run(answer_to("/v1/compare", request, models_dir, tiny_scorer))
+    for number, arm in enumerate(answer["arms"]):
+        for row, result in zip(rows, arm["results"], strict=True):
+            found = row["arms"][number]
+            assert (found["label"], found["model"]) == (arm["label"], "dial")
+            assert [each["text"] for each in found["captions"]] == [each["text"] for each in result["captions"]]
+            assert [each["clip_score"] for each in found["captions"]] == pytest.approx(
+                [each["clip_score"] for each in result["captions"]], abs=1e-5
+            )
 
 
 async def over_http(request: dict[str, Any], models_dir: Path, scorer: str) -> list[dict[str, Any]]:
     rerank = {"rerank": "clip_score"} if request.pop("rerank", False) else {}
     request["decode"] = {**request["decode"], **rerank}
+    results: list[dict[str, Any]] = (await answer_to("/v1/captions", request, models_dir, scorer))["results"]
+    return results
+
+
+async def answer_to(route: str, request: dict[str, Any], models_dir: Path, scorer: str) -> dict[str, Any]:
     args = AppArgs(models=("dial",), models_dir=models_dir, scorer=scorer, device="cpu")
     async with local_models(load_models(args), args) as (client, _):
-        answer = await client.post("/v1/captions", json=request)
+        answer = await client.post(route, json=request)
     assert answer.status_code == 200, answer.text
-    results: list[dict[str, Any]] = answer.json()["results"]
-    return results
+    content: dict[str, Any] = answer.json()
+    return content

