@@ -135,8 +135,10 @@ class _Member(tarfile.TarInfo):
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
         try:
             return super().fromtarfile(tarfile_)
-        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:
-            raise tarfile.ReadError(str(error)) from error
+        except tarfile.HeaderError as error:
+            if type(error).__name__ in ("InvalidHeaderError", "TruncatedHeaderError"):  # the others are ends
+                raise tarfile.ReadError(str(error)) from error
+            raise
 
 
 def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:

@@ -246,6 +246,8 @@ class Typed:
         self.process.stdin.close()
         code = self.process.wait(120)
         self._reader.join(30)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         return code, "".join(self.told)
 
 
