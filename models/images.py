@@ -2,7 +2,10 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from PIL import Image, ImageFile
 
@@ -13,6 +16,7 @@ from models.image_modes import to_rgb
 from models.image_structure import bare_png, check_structure, gif_frames, with_one_profile
 
 _MIB = 1024 * 1024
+_HEAD_BYTES = 4096  # that the format is told by
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -103,8 +107,29 @@ def read_bytes(path: str | os.PathLike[str], limits: ImageLimits = DEFAULT_LIMIT
     Raises:
         ImageError: ``unreadable`` for what is no regular file or cannot be read, ``too_large``.
     """
+    with _naming(path), _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limits.max_bytes:  # of one that is too large only as much is read as it takes to see that
+            raise ImageError("too_large", f"{size} bytes; at most {limits.max_bytes} are accepted")
+        return file.read(limits.max_bytes + 1)  # it may have grown since
+
+
+def sniff_file(path: str | os.PathLike[str]) -> str:
+    """The format of the picture in a regular file, by its first bytes; the message of every error names the file.
+
+    Raises:
+        ImageError: ``unsupported_format``, ``not_an_image``; ``unreadable`` for what is no regular file or cannot be
+            read.
+    """
+    with _naming(path), _opened(path) as file:
+        return sniff(file.read(_HEAD_BYTES))
+
+
+@contextmanager
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the block become ImageErrors that name the file."""
     try:
-        return _read(path, limits.max_bytes)
+        yield
     except ImageError as error:
         raise ImageError(error.code, f"{_printable(path)}: {error.detail}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -117,19 +142,17 @@ def _printable(path: str | os.PathLike[str]) -> str:
     return repr(os.fspath(path))
 
 
-def _read(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """The content of a regular file; of one that is too large only as much as it takes to see that."""
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, open; raises OSError for anything else."""
 
     def without_waiting(name: str, flags: int) -> int:  # the opening of a FIFO would wait for a writer
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
-    with open(path, "rb", opener=without_waiting) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError("it is not a regular file")
-        if status.st_size > max_bytes:
-            raise ImageError("too_large", f"{status.st_size} bytes; at most {max_bytes} are accepted")
-        return file.read(max_bytes + 1)  # it may have grown since
+    file = open(path, "rb", opener=without_waiting)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is not a regular file")
+    return file
 
 
 def _decode(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
