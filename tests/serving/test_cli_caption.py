@@ -15,6 +15,8 @@ from serving import cli_caption
 from tests.models.mixing.tiny_dial import write_dial
 from tests.serving.support import b64, png
 
+CASES = Path(__file__).parents[1] / "cases"
+
 
 def caption(*arguments: str | Path) -> Result:
     app = typer.Typer()
@@ -163,6 +165,22 @@ def test_nothing_to_caption(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     with pytest.raises(RequestError, match="no pictures in"):
         caption(tmp_path)
+
+
+def test_every_given_image_is_captioned_or_refused_and_none_harms_another() -> None:
+    cases = json.loads((CASES / "images.json").read_text(encoding="utf-8"))["cases"]
+    files = [CASES / case["file"] for case in cases]
+    found = {row["file_name"]: row for row in rows(caption(*filter(Path.is_file, files), "--json").stdout)}
+    assert len(found) > 50
+    wrong = {}
+    for case, file in zip(cases, files, strict=True):
+        if (row := found.get(str(file))) is None:
+            continue
+        outcome = "caption" if row["error"] is None else f"error: {row['error']['code']}"
+        wanted = [case["expect"], *case.get("also_ok", [])]
+        if outcome not in wanted and "error" not in wanted:
+            wrong[case["file"]] = (outcome, wanted)
+    assert wrong == {}
 
 
 @pytest.fixture(scope="module")
