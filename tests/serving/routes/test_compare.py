@@ -206,11 +206,10 @@ def test_arms_that_find_no_room_end_the_others() -> None:
         pipeline = GatedPipeline()
         async with local_app(pipeline, args) as (client, engine):
             pipeline.gate.clear()
-            held = [
-                asyncio.create_task(client.post("/v1/captions", json={"images": body(*pictures(count))["images"]}))
-                for count in (1, 2)
-            ]
+            one, two = ({"images": body(*pictures(count))["images"]} for count in (1, 2))
+            held = [asyncio.create_task(client.post("/v1/captions", json=one))]
             await asyncio.to_thread(pipeline.arrived.wait, 10)
+            held.append(asyncio.create_task(client.post("/v1/captions", json=two)))  # now that it cannot join the pass
             while engine._scheduler.queued_images < 2:
                 await asyncio.sleep(0.005)
             detail = check_problem(await client.post("/v1/compare", json=body(*pictures(2))), 429, "queue_full")
