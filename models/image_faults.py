@@ -7,6 +7,7 @@ from PIL import Image, UnidentifiedImageError
 
 from models.errors import ImageError
 from models.image_formats import quiet_pillow
+from models.image_structure import tiff_is_cut
 
 _RARE = re.compile(r"cannot handle \d+-|unknown pixel mode|unknown data organization|Unsupported BMP|\d+$")
 """What Pillow says of a whole header that it has no decoder for; a bare number is TIFF's compression."""
@@ -19,7 +20,7 @@ def image_fault(error: Exception, data: bytes, kind: str, max_pixels: int) -> Im
     if isinstance(error, Image.DecompressionBombError | MemoryError) or _claims_more(data, kind, max_pixels):
         return ImageError("too_large", f"the {kind} claims more pixels than can be decoded")
     reason = _first_words(data, kind) if isinstance(error, UnidentifiedImageError) else str(error)
-    if _RARE.match(reason):
+    if _RARE.match(reason) and not (kind == "TIFF" and tiff_is_cut(data)):
         return ImageError("unsupported_format", f"this rare kind of {kind} is not read ({reason}): save it as PNG")
     return ImageError("truncated", f"the {kind} data are cut short or damaged ({reason or type(error).__name__})")
 

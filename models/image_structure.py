@@ -156,19 +156,35 @@ def _check_tiff_directory(data: bytes) -> None:
         raise ImageError("too_large", f"a TIFF of {width} x {height} pixels with tiles of {tile_width} x {tile_height}")
 
 
+def tiff_is_cut(data: bytes) -> bool:
+    """Whether the tags of the first page of a TIFF are not all there."""
+    directory = _tiff_directory(data)
+    return directory is None or directory[0] + directory[1] * directory[2].size > len(data)
+
+
 def _tiff_entries(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """(tag, type, count, first value where it stands in the entry) of the first page."""
-    order = "<" if data[:2] == b"II" else ">"
-    big = data[2:4] in (b"+\0", b"\0+")
-    start = struct.Struct(order + ("8xQ" if big else "4xI"))
-    number, entry = struct.Struct(order + "HQ"[big]), struct.Struct(order + ("HHQ8s" if big else "HHI4s"))
+    if (directory := _tiff_directory(data)) is None:
+        return
+    place, entries, entry = directory
+    if entries > _MAX_TIFF_ENTRIES:
+        raise ImageError("too_large", f"a TIFF with {entries} tags: {_AGAIN}")
     try:
-        place = start.unpack_from(data)[0]
-        entries = number.unpack_from(data, place)[0]
-        if entries > _MAX_TIFF_ENTRIES:
-            raise ImageError("too_large", f"a TIFF with {entries} tags: {_AGAIN}")
-        for at in range(place + number.size, place + number.size + entries * entry.size, entry.size):
+        for at in range(place, place + entries * entry.size, entry.size):
             tag, kind, count, value = entry.unpack_from(data, at)
-            yield tag, kind, count, struct.unpack_from(order + ("H" if kind == 3 else "I"), value)[0]
+            yield tag, kind, count, struct.unpack_from(entry.format[0] + ("H" if kind == 3 else "I"), value)[0]
     except (struct.error, OverflowError):
         return  # cut short: for the decoder to tell
+
+
+def _tiff_directory(data: bytes) -> tuple[int, int, struct.Struct] | None:
+    """Where the tags of the first page are, how many, and the form of each; None where the file ends before."""
+    order = "<" if data[:2] == b"II" else ">"
+    big = data[2:4] in (b"+\0", b"\0+")
+    number = struct.Struct(order + "HQ"[big])
+    try:
+        (start,) = struct.unpack_from(order + ("8xQ" if big else "4xI"), data)
+        (entries,) = number.unpack_from(data, start)
+    except (struct.error, OverflowError):
+        return None
+    return start + number.size, entries, struct.Struct(order + ("HHQ8s" if big else "HHI4s"))
