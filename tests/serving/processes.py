@@ -1,7 +1,6 @@
 """What the processes of the running application hold: memory, file descriptors, threads."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -58,12 +57,3 @@ def growth(values: Sequence[float]) -> float:
     rest = list(values[len(values) // 4 :])
     slope, level, *_ = stats.theilslopes(rest)
     return float(slope * (len(rest) - 1) / max(level, 1e-9))
-
-
-def await_that(fits: Callable[[], bool], what: Callable[[], str], within_s: float = 60) -> float:
-    """Seconds until it is so."""
-    began = time.monotonic()
-    while not fits():
-        assert time.monotonic() - began < within_s, what()
-        time.sleep(0.1)
-    return time.monotonic() - began

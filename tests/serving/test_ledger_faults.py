@@ -35,7 +35,7 @@ from tests.serving.support import GatedPipeline, LocalBackend, b64, client_of, p
 from tests.support import needs_mount, needs_postgres
 
 ARGS = AppArgs(models=("fake",), experiments=(experiment(),))
-REFUSED = 5
+REFUSED = 2
 """Votes that are seen to be refused."""
 
 
@@ -121,7 +121,8 @@ def kept(url: str) -> tuple[set[str], dict[str, int]]:
     """The outcomes and votes that a ledger holds, read anew from its database."""
     with open_database(url) as engine, engine.begin() as connection:
         outcomes = set(connection.execute(select(OUTCOMES.c.id)).scalars())
-        return outcomes, dict(connection.execute(select(VOTES.c.outcome_id, VOTES.c.value)).tuples().all())
+        votes = connection.execute(select(VOTES.c.outcome_id, VOTES.c.value))
+        return outcomes, {row.outcome_id: row.value for row in votes}
 
 
 def through_a_fault(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -46,11 +47,14 @@ class Traffic:
         self.seen: Counter[tuple[str, int]] = Counter()
         """By kind and status."""
         self.wrong: list[str] = []
+        self.took_s: Counter[str] = Counter()
 
     async def visit(self, url: str, kind: Kind) -> None:
         """One visit of that kind."""
+        began = time.perf_counter()
         try:
             status = await kind.act(url, self._chance)
+            self.took_s[kind.name] += time.perf_counter() - began  # type: ignore
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             self.wrong.append(f"{kind.name}: {error!r}")
             return
