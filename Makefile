@@ -3,21 +3,25 @@ PYTHON ?= python3
 PORT ?= 8000
 MODEL ?= dial
 CONSTRAINTS ?= constraints.txt
+MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test check bench bench-serving tables reproduce clean
+.PHONY: help install serve test kill-test storm check fuzz bench bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
 	@echo "make serve    a caption server on 127.0.0.1 (PORT=$(PORT) MODEL=$(MODEL))"
 	@echo "make test     the test suite"
 	@echo "make kill-test  limner caption killed at 20 random moments: nothing lost, nothing doubled"
+	@echo "make storm    three times 500 clients that hang up, and what is left of them"
 	@echo "make check    format, lint, types, package boundaries"
+	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
 	@echo "make bench-serving  the server against the bare model in a loop; what the monitor and the dial cost"
+	@echo "make bench-folder  limner caption over a folder (PICTURES=...) against the bare model in a loop"
 	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
 	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
@@ -39,11 +43,17 @@ test: $(STAMP)
 kill-test: $(STAMP)
 	$(BIN)/python -m pytest -m slow tests/serving/folders/test_kill.py
 
+storm: $(STAMP)
+	$(BIN)/python -m pytest -m slow -s tests/serving/test_disconnects.py
+
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run $(MINUTES)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning
@@ -53,6 +63,10 @@ bench-serving: $(STAMP)
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.monitoring
 
+PICTURES ?= ../shared/flickr8k/images
+bench-folder: $(STAMP)
+	$(BIN)/python -m benchmarks.folder $(PICTURES) --whole
+
 tables: $(STAMP)
 	@$(BIN)/python -m training.tables docs/results --into README.md --into docs/PAPERS.md
 
@@ -60,5 +74,5 @@ reproduce: $(STAMP)
 	$(BIN)/python -m training.reproduce docs/results
 
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path "./$(VENV)/*" -prune -exec rm -rf {} +

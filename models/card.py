@@ -221,13 +221,27 @@ def read_card(folder: Path) -> Card:
     """
     path = folder / CARD_FILE
     try:
-        return _CARD.validate_json(path.read_bytes())
+        data = path.read_bytes()
+        card = _CARD.validate_json(data)
+        json.loads(data, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+        return card
     except OSError as error:
         raise CheckpointError("missing_file", f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(key) for key in first["loc"]) or "the file"
         raise CheckpointError("bad_card", f"{path} is no valid card: {where}: {first['msg']}") from error
+    except (ValueError, RecursionError) as error:  # what pydantic lets pass and readers understand in different ways
+        raise CheckpointError("bad_card", f"{path} is no valid card: {error}") from error
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("an object names a key twice")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def dump_card(card: Card) -> str:

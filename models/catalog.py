@@ -29,6 +29,7 @@ FAKE_CARD = WeightsCard(
 HUB_FAMILIES = {"blip": "blip", "vision-encoder-decoder": "vision_encoder_decoder"}
 """transformers' ``model_type`` -> our family; for multimodal language models, of which there are many types, see
 ``_hub_family``."""
+_LONGEST_HUB_ID = 96  # the hub's own limit
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -87,12 +88,12 @@ def find_model(ref: str, models_dir: Path | None = None) -> CatalogEntry:
     if entry := find_by_id(ref, (models_dir, BUNDLED)):
         return entry
     folder = Path(ref)
-    if ref and folder.is_dir():
+    if ref and _can_exist(ref) and folder.is_dir():
         return _from_folder(folder.resolve().name, folder)
-    if _HUB_ID.fullmatch(ref):
+    if _HUB_ID.fullmatch(ref) and len(ref) <= _LONGEST_HUB_ID:
         return _from_hub(ref)
     known = ", ".join(["fake", *model_ids(models_dir)])
-    raise UnknownNameError("unknown_model", f"no model {ref!r}: it is no folder and none of {known}")
+    raise UnknownNameError("unknown_model", f"no model {ref[:200]!r}: it is no folder and none of {known}")
 
 
 def find_captioner(ref: str, models_dir: Path | None = None) -> CaptionerEntry:
@@ -135,7 +136,7 @@ def find_by_id(name: str, roots: Iterable[Path | None]) -> CatalogEntry | None:
     Raises:
         CheckpointError: its card cannot be read.
     """
-    if Path(name).name != name or name in ("", ".."):
+    if Path(name).name != name or name in ("", "..") or not _can_exist(name):
         return None
     for root in roots:
         if root is not None and (root / name / CARD_FILE).is_file():
@@ -168,6 +169,12 @@ def find_part(part: SharedPart, folder: Path, models_dir: Path | None = None) ->
         f"{folder} needs part {part.part!r} of model {part.model!r}, which is neither beside it nor in the models "
         "folder nor bundled",
     )
+
+
+def _can_exist(path: str) -> bool:
+    """Whether a system would look for it at all, rather than raise for its length."""
+    encoded = path.encode("utf-8", "surrogatepass")
+    return len(encoded) < 4096 and all(len(name) < 256 for name in encoded.split(b"/"))
 
 
 def _from_folder(name: str, folder: Path) -> CatalogEntry:

@@ -77,7 +77,13 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | s
                 "wrong_keys",
                 f"{source}: {name} has shape {tuple(tensor.shape)}, the config asks for {tuple(wanted[name].shape)}",
             )
-    module.load_state_dict(dict(tensors))
+        if tensor.is_floating_point() != wanted[name].is_floating_point() or tensor.is_complex():
+            detail = f"{source}: {name} holds {tensor.dtype}, the config asks for {wanted[name].dtype}"
+            raise CheckpointError("wrong_keys", detail)
+    try:
+        module.load_state_dict(dict(tensors))
+    except RuntimeError as error:  # a type that cannot be converted
+        raise CheckpointError("wrong_keys", f"{source} does not fit its config: {error}") from error
 
 
 def write_checkpoint(

@@ -7,7 +7,7 @@
     ├── CheckpointError           a checkpoint folder is incomplete, damaged or does not fit
     ├── DataError                 a dataset or a recipe cannot be used
     ├── ExperimentError           an experiments file or the ledger cannot be used
-    ├── OverloadedError           no room, too late, or shutting down
+    ├── OverloadedError           no room, too often, too late, or shutting down
     └── MissingDependencyError    an optional package or program is absent
 
 ``code`` is stable: clients may branch on it. ``detail`` names the input and the fix, for people.
@@ -59,6 +59,7 @@ class RequestError(LimnerError):
             "unsupported_media_type",
             "body_too_large",
             "body_timeout",
+            "unauthorized",
         }
     )
 
@@ -84,7 +85,7 @@ class ExperimentError(LimnerError):
 class OverloadedError(LimnerError):
     """``retry_after_s``: when to come again, where it can be estimated; else the edge has a default for the code."""
 
-    codes = frozenset({"queue_full", "deadline_exceeded", "shutting_down", "unavailable"})
+    codes = frozenset({"queue_full", "rate_limited", "deadline_exceeded", "shutting_down", "unavailable"})
 
     def __init__(self, code: str, detail: str, retry_after_s: int | None = None) -> None:
         super().__init__(code, detail)

@@ -50,6 +50,6 @@ def file_inside(folder: Path, name: str) -> Path:
     Raises:
         CheckpointError: ``bad_card`` for a name with a directory in it.
     """
-    if Path(name).name != name or name == ".." or "\0" in name:
+    if Path(name).name != name or name in ("", "..") or "\0" in name:
         raise CheckpointError("bad_card", f"{folder / CARD_FILE} names a file outside its folder: {name!r}")
     return folder / name

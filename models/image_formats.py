@@ -120,17 +120,6 @@ def check_header(picture: ImageFile.ImageFile, data: bytes, kind: str, max_pixel
         raise ImageError("too_large", f"a JPEG of more than {_MAX_JPEG_SCANS} scans: save it as a baseline JPEG")
 
 
-def without_text(png: bytes) -> bytes:
-    """The PNG less its text chunks, which Pillow refuses to inflate beyond a megabyte."""
-    kept, start = [png[:8]], 8
-    while start + 8 <= len(png):
-        end = start + 12 + int.from_bytes(png[start : start + 4], "big")
-        if png[start + 4 : start + 8] not in (b"tEXt", b"zTXt", b"iTXt"):
-            kept.append(png[start:end])
-        start = end
-    return b"".join(kept)
-
-
 def _advice() -> str:
     return f"send {_ACCEPTED_TEXT}"
 

@@ -1,5 +1,6 @@
 """Pixels of any mode as 8-bit sRGB: deep and float values scaled, colour profiles applied, transparency on white."""
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
@@ -8,13 +9,14 @@ import numpy.typing as npt
 from PIL import Image, ImageCms
 
 _PROFILE_SPACES = {"RGB": "RGB ", "RGBA": "RGB ", "L": "GRAY", "CMYK": "CMYK"}
+_BITS, _PHOTOMETRIC, _SAMPLE_FORMAT = 258, 262, 339  # tags of TIFF
 _PIECE_PIXELS = 1 << 20  # pieces of pixels and not of rows: a hostile picture may have 64 million rows
 
 
 def to_rgb(picture: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
     """The decoded picture in mode RGB, and notes on what had to be guessed."""
     notes: tuple[str, ...] = ()
-    image = picture
+    image = picture.convert("LA") if picture.mode == "La" else picture  # Pillow has no other way out of this mode
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image, notes = _deep_to_gray(image)
     elif image.mode == "LAB":
@@ -49,23 +51,30 @@ def _on_white(image: Image.Image) -> Image.Image:
 
 def _deep_to_gray(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
     """Mode L from 16-bit, 32-bit or float values, and a note where their range had to be guessed."""
-    values = np.asarray(image)
+    values, tags = np.asarray(image), getattr(image, "tag_v2", {})
     if image.mode.startswith("I;16"):
         gray = (values >> (_bits(image) - 8)).astype(np.uint8)
         key = image.info.get("transparency")
         if isinstance(key, int):  # PNG: one grey value that stands for transparent
             gray[values == key] = 255
-        return Image.fromarray(gray), ()
+        return Image.fromarray(_seen(gray, tags)), ()
+    if image.mode == "I" and tags.get(_BITS) in (32, (32,)) and tags.get(_SAMPLE_FORMAT, (1,)) in (1, (1,)):
+        values = values.view(np.uint32)  # which Pillow has no mode for
     with np.errstate(invalid="ignore"):  # a signalling NaN among the values
         low, high, guessed = _range_of(values)
-        gray = _stretched(values, low, high)
+        gray = _seen(_stretched(values, low, high), tags)
     notes = (f"values from {low:g} to {high:g} stretched to the visible range",) if guessed else ()
     return Image.fromarray(gray), notes
 
 
+def _seen(gray: npt.NDArray[np.uint8], tags: Mapping[int, Any]) -> npt.NDArray[np.uint8]:
+    """The greys as they are meant: a TIFF may say that 0 is white, which Pillow heeds in 8 bits only."""
+    return np.invert(gray, out=gray) if tags.get(_PHOTOMETRIC) == 0 else gray
+
+
 def _bits(image: Image.Image) -> int:
     """Bits that the values of a 16-bit mode use: TIFF may pack 12."""
-    declared = getattr(image, "tag_v2", {}).get(258)  # BitsPerSample
+    declared = getattr(image, "tag_v2", {}).get(_BITS)
     return 12 if declared in (12, (12,)) else 16
 
 

@@ -2,15 +2,21 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from PIL import Image, ImageFile, UnidentifiedImageError
+from PIL import Image, ImageFile
 
 from models.errors import ImageError
-from models.image_formats import check_header, open_picture, quiet_pillow, sniff, without_text
+from models.image_faults import image_fault
+from models.image_formats import check_header, open_picture, quiet_pillow, sniff
 from models.image_modes import to_rgb
+from models.image_structure import bare_png, check_structure, gif_frames, with_one_profile
 
 _MIB = 1024 * 1024
+_HEAD_BYTES = 4096  # that the format is told by
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -22,6 +28,7 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 _SWAPS_SIDES = {_TURNS[value] for value in (5, 6, 7, 8)}
+_MAX_EXIF_BYTES = _MIB  # cameras write some 20 kB; a tag of millions of values would take seconds to read
 
 
 @dataclass(frozen=True)
@@ -69,16 +76,14 @@ def load_image(
     if len(data) > limits.max_bytes:
         raise ImageError("too_large", f"{len(data)} bytes; at most {limits.max_bytes} are accepted")
     kind = sniff(data)
+    check_structure(data, kind)
     try:
         with quiet_pillow:
             return _decode(data, kind, limits, draft_px)
     except ImageError:
         raise
-    except (Image.DecompressionBombError, MemoryError) as error:
-        raise ImageError("too_large", f"the {kind} claims more pixels than can be decoded") from error
-    except Exception as error:  # on damaged data decoders raise OSError, ValueError, SyntaxError, struct.error, ...
-        reason = "no whole header" if isinstance(error, UnidentifiedImageError) else str(error) or type(error).__name__
-        raise ImageError("truncated", f"the {kind} data are cut short or damaged ({reason})") from error
+    except Exception as error:
+        raise image_fault(error, data, kind, limits.max_pixels) from error
 
 
 def read_image(
@@ -102,8 +107,29 @@ def read_bytes(path: str | os.PathLike[str], limits: ImageLimits = DEFAULT_LIMIT
     Raises:
         ImageError: ``unreadable`` for what is no regular file or cannot be read, ``too_large``.
     """
+    with _naming(path), _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limits.max_bytes:  # of one that is too large only as much is read as it takes to see that
+            raise ImageError("too_large", f"{size} bytes; at most {limits.max_bytes} are accepted")
+        return file.read(limits.max_bytes + 1)  # it may have grown since
+
+
+def sniff_file(path: str | os.PathLike[str]) -> str:
+    """The format of the picture in a regular file, by its first bytes; the message of every error names the file.
+
+    Raises:
+        ImageError: ``unsupported_format``, ``not_an_image``; ``unreadable`` for what is no regular file or cannot be
+            read.
+    """
+    with _naming(path), _opened(path) as file:
+        return sniff(file.read(_HEAD_BYTES))
+
+
+@contextmanager
+def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the block become ImageErrors that name the file."""
     try:
-        return _read(path, limits.max_bytes)
+        yield
     except ImageError as error:
         raise ImageError(error.code, f"{_printable(path)}: {error.detail}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -116,28 +142,30 @@ def _printable(path: str | os.PathLike[str]) -> str:
     return repr(os.fspath(path))
 
 
-def _read(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """The content of a regular file; of one that is too large only as much as it takes to see that."""
+def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, open; raises OSError for anything else."""
 
     def without_waiting(name: str, flags: int) -> int:  # the opening of a FIFO would wait for a writer
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
-    with open(path, "rb", opener=without_waiting) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError("it is not a regular file")
-        if status.st_size > max_bytes:
-            raise ImageError("too_large", f"{status.st_size} bytes; at most {max_bytes} are accepted")
-        return file.read(max_bytes + 1)  # it may have grown since
+    file = open(path, "rb", opener=without_waiting)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is not a regular file")
+    return file
 
 
 def _decode(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
-    try:
+    if kind != "PNG":
         return _decode_once(data, kind, limits, draft_px)
-    except ValueError:
-        if kind != "PNG":
+    try:
+        return _decode_once(with_one_profile(data), kind, limits, draft_px)
+    except ImageError:
+        raise
+    except Exception:  # Pillow gives up on text of a megabyte, a profile or an animation that is broken, and the like
+        if (bare := bare_png(data)) == data:
             raise
-        return _decode_once(without_text(data), kind, limits, draft_px)
+        return _decode_once(bare, kind, limits, draft_px)
 
 
 def _decode_once(data: bytes, kind: str, limits: ImageLimits, draft_px: int | None) -> LoadedImage:
@@ -149,18 +177,21 @@ def _decode_once(data: bytes, kind: str, limits: ImageLimits, draft_px: int | No
     if draft_px and kind == "JPEG":
         picture.draft(None, (draft_px, draft_px))
     picture.load()
+    turn, frames = _turn(picture, kind), _frames_note(picture, data, kind)
     image, notes = to_rgb(picture)
-    turn = _turn(picture, kind)
+    del picture  # its pixels and its decoder's; the next step makes one more copy
     if turn is not None:
         image = image.transpose(turn)
         size = size[::-1] if turn in _SWAPS_SIDES else size
     image.info = {}  # with an orientation left in it, a later exif_transpose would turn the picture again
-    return LoadedImage(image, size, kind, _frames_note(picture, kind) + notes)
+    return LoadedImage(image, size, kind, frames + notes)
 
 
 def _turn(picture: ImageFile.ImageFile, kind: str) -> Image.Transpose | None:
     """How the pixels must be turned to be upright."""
     if kind in ("TIFF", "HEIF"):  # their decoders have done it
+        return None
+    if len(picture.info.get("exif") or b"") > _MAX_EXIF_BYTES:
         return None
     try:
         return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
@@ -168,15 +199,12 @@ def _turn(picture: ImageFile.ImageFile, kind: str) -> Image.Transpose | None:
         return None
 
 
-def _frames_note(picture: ImageFile.ImageFile, kind: str) -> tuple[str, ...]:
+def _frames_note(picture: ImageFile.ImageFile, data: bytes, kind: str) -> tuple[str, ...]:
     """A note where more frames follow. Their number is told where the header has it: counting would cost a pass."""
     if kind in ("PNG", "WEBP", "AVIF"):
         frames = getattr(picture, "n_frames", 1)
         return (f"first of {frames} frames",) if frames > 1 else ()
-    if kind not in ("GIF", "TIFF"):  # the further pictures of a JPEG or HEIC are depth maps, gain maps, second views
-        return ()
-    try:
-        several = getattr(picture, "is_animated", False)
-    except Exception:  # the first frame is whole, what follows is damaged
-        return ()
-    return (f"first of several {'frames' if kind == 'GIF' else 'pages'}",) if several else ()
+    if kind == "GIF":
+        return ("first of several frames",) if gif_frames(data) > 1 else ()
+    # The further pictures of a JPEG or HEIC are depth maps, gain maps, second views.
+    return ("first of several pages",) if kind == "TIFF" and getattr(picture, "is_animated", False) else ()

@@ -1,16 +1,21 @@
 """The FastAPI application: routes, middleware and error handlers around one set of services. Imports no Ray."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # /docs without files from another host
+from starlette.middleware.cors import CORSMiddleware
 
 from models import __version__
 from models.lookup import resolve
 from serving import openapi, problems
+from serving.middleware.authentication import Authentication
 from serving.middleware.body_limits import BodyLimits
 from serving.middleware.request_context import RequestContext
+from serving.middleware.security_headers import SecurityHeaders
+from serving.request_ids import HEADER
 from serving.routes import ROUTERS
 from serving.services import Services
 
@@ -43,8 +48,24 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
     for name in ROUTERS:
         app.include_router(resolve("router", ROUTERS, name))
     problems.add_handlers(app)
-    openapi.install(app)
+    openapi.install(app, keys=services.keys is not None)
     limits = services.args.limits
     app.add_middleware(BodyLimits, max_body_bytes=limits.max_body_bytes, timeout_s=limits.body_timeout_s)
-    app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)  # the last added is outermost
+    if services.keys is not None:
+        app.add_middleware(Authentication, keys=services.keys)
+    app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)
+    if services.args.cors_origins:
+        app.add_middleware(CORSMiddleware, **_cors(services.args.cors_origins))
+    app.add_middleware(SecurityHeaders)  # the last added is outermost
     return app
+
+
+def _cors(origins: Sequence[str]) -> dict[str, Any]:
+    """What pages of these origins may send and read. Keys travel in headers, so browsers need no credentials of their
+    own."""
+    return {
+        "allow_origins": origins,
+        "allow_methods": ("GET", "POST"),
+        "allow_headers": ("authorization", "content-type", "x-api-key", HEADER),
+        "expose_headers": ("retry-after", "www-authenticate", HEADER),
+    }

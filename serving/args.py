@@ -14,6 +14,7 @@ DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
 
 _MIB = 1 << 20
 _HOST = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 
 
 class Limits(BaseModel):
@@ -96,6 +97,37 @@ class MonitorArgs(BaseModel):
     )
 
 
+class KeyArgs(BaseModel):
+    """Where API keys are read from when the application starts; never the keys themselves."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    file: Path | None = Field(default=None, description="a line per key: its name, a colon, the key or its digest")
+    env: str | None = Field(default=None, description="an environment variable that holds the same")
+    images_per_minute: float | None = Field(
+        default=None,
+        gt=0,
+        description="of each key that has no rate of its own, in each ingress replica; None: no limit",
+    )
+
+    @model_validator(mode="after")
+    def _names_a_source(self) -> Self:
+        if self.file is None and self.env is None:
+            raise ValueError("give file or env, where the keys are")
+        return self
+
+
+class LogArgs(BaseModel):
+    """What is logged of requests: never pictures, captions, queries or keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: Path | None = Field(
+        default=None, description="each process writes a file there; None: the standard error of Ray's workers"
+    )
+    access: bool = Field(default=True, description="a line for every request, apart from probes that went well")
+
+
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
@@ -124,6 +156,19 @@ class AppArgs(BaseModel):
     ledger: str = Field(
         default=DEFAULT_LEDGER, description="database of their outcomes: sqlite:///FILE or postgresql://..."
     )
+
+    api_keys: KeyArgs | None = Field(default=None, description="None: everybody may ask")
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description="other origins whose pages may ask, such as https://example.org, or *; none by default"
+    )
+    logs: LogArgs = Field(default=LogArgs(), description="where limner's own log goes, and what is in it")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        if wrong := [origin for origin in origins if origin != "*" and not _ORIGIN.fullmatch(origin)]:
+            raise ValueError(f"{wrong[0]!r} is no origin; write https://HOST or https://HOST:PORT, without a path")
+        return origins
 
     @model_validator(mode="after")
     def _experiments_can_be_told_apart(self) -> Self:

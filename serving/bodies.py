@@ -1,5 +1,6 @@
 """The forms of a request about images - JSON, multipart, raw image - to options and encoded images."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from models.errors import RequestError
 from serving.compare_schemas import CompareOptions, CompareRequest
 from serving.image_inputs import GivenImage, image_bytes
+from serving.messages import Failure
 from serving.multipart import parse_multipart
 from serving.schemas import CaptionOptions, CaptionRequest, ImageInput
 from serving.services import Services
@@ -20,6 +22,7 @@ Images = tuple[GivenImage, ...]
 Options = TypeVar("Options", bound=BaseModel)
 
 _QUERY_JSON = ("decode", "mix")
+_BASE64_TEXT = re.compile(rb"\s*(data:[^,]{0,200};base64,|[A-Za-z0-9+/_-]{64})", re.IGNORECASE)
 _MULTIPART = "multipart/form-data"
 
 
@@ -33,6 +36,7 @@ async def read_caption_request(request: Request, services: Services) -> tuple[Ca
     kind = media_type(request)
     if kind.startswith("image/") or kind == "application/octet-stream":
         return await _from_raw(request)
+    _check_query(request)
     if kind == _MULTIPART:
         return await _from_multipart(request, CaptionOptions, services.args.limits.max_images)
     if not _is_json(kind):
@@ -85,6 +89,12 @@ def _check_encoding(request: Request) -> None:
         raise RequestError("unsupported_media_type", "send the body as it is, without content-encoding")
 
 
+def _check_query(request: Request) -> None:
+    """Refuse options where nobody would look for them."""
+    if misplaced := [name for name in CaptionOptions.model_fields if name in request.query_params]:
+        raise _refuse(f"{misplaced[0]}: in the query only beside a raw image; here it belongs into the JSON")
+
+
 def check_count(images: int, max_images: int) -> None:
     """Raise ``invalid_request`` for a request with more images than allowed."""
     if images > max_images:
@@ -103,12 +113,12 @@ async def _from_raw(request: Request) -> tuple[CaptionOptions, Images]:
         given[name] = parse_json(text, f"the query parameter {name}") if name in _QUERY_JSON else text
     # What is JSON must be right as it is; only the rest is text that stands for numbers.
     validated(CaptionOptions, {name: value for name, value in given.items() if name in _QUERY_JSON})
-    return validated(CaptionOptions, given, strict=False), (await request.body(),)
+    return validated(CaptionOptions, given, strict=False), (_as_sent(await request.body()),)
 
 
 async def _from_multipart(request: Request, schema: type[Options], max_images: int) -> tuple[Options, Images]:
     parts = parse_multipart(request.headers["content-type"], await request.body(), max_parts=max_images + 1)
-    images = tuple(part.data for part in parts if part.name == "images")
+    images = tuple(_as_sent(part.data) for part in parts if part.name == "images")
     asked = [part.data for part in parts if part.name == "request"]
     for part in parts:
         if part.name not in ("images", "request"):
@@ -119,6 +129,13 @@ async def _from_multipart(request: Request, schema: type[Options], max_images: i
         raise _refuse("request: given twice in the form")
     check_count(len(images), max_images)
     return validated(schema, parse_json(asked[0], "the part 'request'") if asked else {}), images
+
+
+def _as_sent(data: bytes) -> bytes | Failure:
+    """The picture, or a hint for who sent its base64 instead; no format of pictures begins like that."""
+    if _BASE64_TEXT.match(data):
+        return Failure("not_an_image", "this is base64 text: send the file itself here, or base64 in a JSON body")
+    return data
 
 
 def _refuse(detail: str) -> RequestError:

@@ -15,6 +15,7 @@ from models.errors import LimnerError
 from serving import metrics
 from serving.args import AppArgs
 from serving.caption_watch import CaptionWatch
+from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.monitor import sender
 from serving.reports import Reporter
@@ -37,7 +38,9 @@ class Captioner:
         from serving.engine import Engine  # deferred: loads torch, which only this process needs
 
         self._closing = AsyncExitStack()
-        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        replica = serve.get_replica_context().replica_tag
+        start_logging(args.logs, f"captioner_{replica}")
+        reporter = Reporter(replica, metrics.REPORTS_LOST)
         models = await asyncio.to_thread(_load, args)
         self._engine = Engine(models, args, reporter)
         self._closing.push_async_callback(asyncio.to_thread, self._engine.close)

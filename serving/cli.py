@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -14,9 +15,11 @@ from pydantic import ValidationError
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import key_values
 from models.errors import RequestError
-from serving.args import DEFAULT_LEDGER, AppArgs, Limits, MonitorArgs
+from serving.api_keys import read_api_keys
+from serving.args import DEFAULT_LEDGER, AppArgs, KeyArgs, Limits, LogArgs, MonitorArgs
 from serving.validation import explain
 
+_KEYS_VARIABLE = "LIMNER_API_KEYS"
 _LIMITS = "The limits: " + ", ".join(f"{name} ({field.default})" for name, field in Limits.model_fields.items())
 
 
@@ -38,6 +41,15 @@ def serve(
     ledger: Annotated[
         str | None, typer.Option(help="Where their outcomes go: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
     ] = None,
+    api_keys: Annotated[
+        Path | None, typer.Option(help=f"File of API keys, 'name: key' a line; or the same in ${_KEYS_VARIABLE}.")
+    ] = None,
+    images_per_minute: Annotated[
+        float | None, typer.Option(help="Of each key that has no rate of its own. Default: no limit.")
+    ] = None,
+    cors_origin: Annotated[list[str] | None, typer.Option(help="Origin whose pages may ask; repeatable.")] = None,
+    log_dir: Annotated[Path | None, typer.Option(help="Folder of the log. Default: Ray's.")] = None,
+    access_log: Annotated[bool, typer.Option(help="A line in the log for every request.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
@@ -48,7 +60,7 @@ def serve(
     from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
 
-    args = AppArgs(
+    args = _app_args(
         models=tuple(model or (DEFAULT_MODEL,)),
         models_dir=models_dir,
         scorer=None if no_scorer else scorer,
@@ -59,6 +71,8 @@ def serve(
         experiments=read_experiments(experiments) if experiments else (),
         ledger=ledger or DEFAULT_LEDGER,
         monitor=MonitorArgs(sample_share=sample_share),
+        api_keys=_keys(api_keys, images_per_minute),
+        cors_origins=tuple(cors_origin or ()),
     )
     check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
     if args.experiments:
@@ -67,8 +81,10 @@ def serve(
     if not port_is_free(host, port):
         raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
     typer.echo(f"starting with {', '.join(args.models)}; this takes some seconds", err=True)
-    with local_ray(verbose=verbose) as logs:
+    with local_ray(verbose=verbose) as ray_logs:
         _exit_on_signals()  # again: Ray has set its own
+        logs = log_dir.resolve() if log_dir else ray_logs
+        args = args.model_copy(update={"logs": LogArgs(folder=logs, access=access_log)})
         with deployed(args, host, port) as url:
             typer.echo(f"limner is ready on {url} (logs: {logs})")
             typer.echo(_example(url))
@@ -85,6 +101,28 @@ def _limits(words: Sequence[str]) -> Limits:
         return Limits.model_validate(given, strict=True)
     except ValidationError as error:
         raise RequestError("invalid_request", f"--limit {explain(error).removeprefix('the request: ')}") from None
+
+
+def _app_args(**given: Any) -> AppArgs:
+    try:
+        return AppArgs(**given)
+    except ValidationError as error:
+        raise RequestError("invalid_request", explain(error)) from None
+
+
+def _keys(file: Path | None, images_per_minute: float | None) -> KeyArgs | None:
+    """Where the keys are, once they have been read: what is wrong with them is told at once."""
+    variable = _KEYS_VARIABLE if file is None and os.environ.get(_KEYS_VARIABLE) else None
+    if file is None and variable is None:
+        if images_per_minute is not None:
+            raise RequestError("invalid_request", "--images-per-minute is a rate of keys: give --api-keys as well")
+        return None
+    try:
+        args = KeyArgs(file=file and file.resolve(), env=variable, images_per_minute=images_per_minute)
+    except ValidationError as error:
+        raise RequestError("invalid_request", explain(error)) from None
+    read_api_keys(args)
+    return args
 
 
 def _exit_on_signals() -> None:

@@ -16,7 +16,7 @@ from models.cpus import usable_cores
 from models.errors import RequestError
 from serving.cli_compare import read_arms
 from serving.folders.job import FolderJob
-from serving.folders.outputs import FORMATS, SHARED, Existing, destination, format_of, open_output
+from serving.folders.outputs import FORMATS, Existing, destination, format_of, open_output
 from serving.folders.sources import STDIN, Sources
 from serving.folders.summary import RunFile, Summary
 from serving.local_models import Wish
@@ -144,9 +144,10 @@ def _output(
         return Terminal(json_line if json_lines else text_line), None
     place = destination(kind, out, sources.paths, existing)
     output = open_output(kind, place)
-    run_file = RunFile(kind, place, job.options())
+    run_file = RunFile(kind, place, job.options(), sources.root)
+    run_file.check()
     go_on = run_file.goes_on()
-    if existing is Existing.SKIP and kind not in SHARED:
+    if existing is Existing.SKIP:
         run_file.check_options()
     output.open(go_on=go_on)
     return output, run_file

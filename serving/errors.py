@@ -27,6 +27,7 @@ HTTP_STATUS: dict[str, int] = {
     "unsupported_media_type": 415,
     "body_too_large": 413,
     "body_timeout": 408,
+    "unauthorized": 401,
     # UnknownNameError
     "unknown_model": 404,
     "unknown_name": 422,  # a strategy, say: a field of the request, not the thing it is addressed to
@@ -51,6 +52,7 @@ HTTP_STATUS: dict[str, int] = {
     "bad_ledger": 500,
     # OverloadedError
     "queue_full": 429,
+    "rate_limited": 429,
     "deadline_exceeded": 504,
     "shutting_down": 503,
     "unavailable": 503,

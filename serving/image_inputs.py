@@ -4,14 +4,15 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
 
 from models.errors import ImageError
 from serving.messages import Failure
 from serving.schemas import ImageInput
 
 _DATA_URI = re.compile(r"\s*data:([^,]{0,200}),", re.IGNORECASE)
-_SPACE = re.compile(rb"\s+")
+_SPACE = b" \t\r\n\v\f"
+_ESCAPES = {b"%2B": b"+", b"%2F": b"/", b"%3D": b"=", b"%2D": b"-", b"%5F": b"_", b"%0A": b"", b"%0D": b"", b"%20": b""}
+"""All that base64 needs; a reader of any escape takes seconds and gigabytes for a body of nothing else."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,9 @@ def decode_base64(text: str) -> bytes:
     except UnicodeEncodeError:
         raise ImageError("bad_base64", "base64 has only ASCII letters") from None
     if b"%" in packed:
-        packed = unquote_to_bytes(packed)
-    packed = _SPACE.sub(b"", packed).translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
+        for escape, meant in _ESCAPES.items():
+            packed = packed.replace(escape, meant).replace(escape.lower(), meant)
+    packed = packed.translate(bytes.maketrans(b"-_", b"+/"), _SPACE).rstrip(b"=")
     if not packed:
         raise ImageError("empty", "the base64 text is empty")
     try:

@@ -7,17 +7,21 @@ from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
+from ray.exceptions import RayError
 from ray.serve.handle import DeploymentHandle
 
 from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.api import build_api
+from serving.api_keys import ApiKeys, read_api_keys
 from serving.args import AppArgs
 from serving.experiments.checks import check_arms
 from serving.experiments.outcomes import OutcomeSender
 from serving.fetching.url_images import UrlImages
 from serving.ledger_deployment import RayLedger
+from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.middleware.lost_clients import LostClients
 from serving.middleware.under_way import Count, UnderWay
 from serving.monitor import sender
 from serving.replicas import call_replica
@@ -87,8 +91,10 @@ class Ingress:
         ledger_handle: DeploymentHandle[Any] | None,
     ) -> None:
         self._monitor = monitor
-        self._under_way = Count()
-        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        replica = serve.get_replica_context().replica_tag
+        start_logging(args.logs, f"ingress_{replica}")
+        reporter = Reporter(replica, metrics.REPORTS_LOST)
+        self._under_way = Count(lambda requests: reporter.gauge(metrics.REQUESTS_UNDER_WAY, requests))
         ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
         models = ServedModels.from_args(args)
         check_arms(args.experiments, models)
@@ -102,11 +108,13 @@ class Ingress:
             if ledger is not None
             else None,
             url_images=UrlImages.from_limits(args.limits),
+            keys=ApiKeys(read_api_keys(args.api_keys)) if args.api_keys is not None else None,
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         app = build_api(self._services, return_id=False, background=self._reporting)
         app.add_middleware(UnderWay, count=self._under_way)
+        app.add_middleware(LostClients, errors=RayError)
         return app
 
     async def drain(self, timeout_s: float) -> bool:

@@ -19,6 +19,7 @@ from ray.serve.schema import LoggingConfig
 from models.errors import OverloadedError
 from serving.app import build_app
 from serving.args import AppArgs
+from serving.proxy import CALLBACK
 
 _APP = "limner"
 _OBJECT_STORE_BYTES = 512 << 20  # holds the bodies of requests under way; the default would be 30 % of the memory
@@ -89,8 +90,10 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def _prepare_environment() -> None:
-    """What Ray's processes read when they start: no phoning home, and this very package, wherever it was found."""
+    """What Ray's processes read when they start: no phoning home, what the proxy does besides, and this very package,
+    wherever it was found."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", CALLBACK)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     here = str(Path(__file__).resolve().parents[1])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -14,6 +14,7 @@ from serving.quality import DIVERSITY_CAPTIONS, Quality, QualitySample
 from serving.reports import Report
 
 REQUESTS = "limner_requests_total"
+REQUESTS_UNDER_WAY = "limner_requests_under_way"
 REQUEST_DURATION = "limner_request_duration_seconds"
 ERRORS = "limner_errors_total"
 STAGE_DURATION = "limner_stage_duration_seconds"
@@ -33,6 +34,7 @@ SCORER_UP = "limner_scorer_up"
 QUEUE_LIMIT_IMAGES = "limner_queue_limit_images"
 EXPERIMENT_IMAGES = "limner_experiment_images_total"
 OUTCOMES_LOST = "limner_outcomes_lost_total"
+CLIENT_IMAGES = "limner_client_images_total"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,6 +50,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     SCORES_SHED: ("images of limner_scores_sampled_total that were given up, because the scorer was busy or down", ()),
     EXPERIMENT_IMAGES: ("images of requests that took part in an experiment", ("experiment", "arm")),
     OUTCOMES_LOST: ("outcomes of experiments that did not reach the ledger", ()),
+    CLIENT_IMAGES: ("images that holders of API keys sent to be captioned or scored, by name of the key", ("client",)),
 }
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     REQUEST_DURATION: ("from the head of a request to the end of its answer", ("route",), _SECONDS),
@@ -57,6 +60,7 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     CLIP_SCORE: ("CLIPScores of best captions: of requests that asked, and of a sample", ("model",), _SCORES),
 }
 GAUGES: dict[str, str] = {
+    REQUESTS_UNDER_WAY: "requests whose answer is not sent yet, over all ingress replicas",
     QUEUE_IMAGES: "images that wait, over all replicas",
     QUEUE_LIMIT_IMAGES: "images that may wait before requests are refused, over all replicas",
     SCORER_UP: "processes that score the sample; absent where none is to be scored",

@@ -9,10 +9,16 @@ from starlette.types import Scope
 from models.errors import ImageError
 from serving.errors import HTTP_STATUS, Problem
 from serving.openai_schemas import ChatRequest, OpenAIError, OpenAIErrorDetail
+from serving.route_path import route_path
 
 OPENAI_ROUTES = frozenset({"/v1/chat/completions"})
 
-_CODES = {"unknown_model": "model_not_found", "queue_full": "rate_limit_exceeded"}
+_CODES = {
+    "unknown_model": "model_not_found",
+    "unauthorized": "invalid_api_key",
+    "queue_full": "rate_limit_exceeded",
+    "rate_limited": "rate_limit_exceeded",
+}
 _PARAMS = {"unknown_model": "model", **dict.fromkeys(ImageError.codes, "messages")}
 _STATUS = {422: 400}  # there, 400 stands for every wrong field
 # Details about a field begin with its path; some know fields by the names that they have in /v1/captions.
@@ -22,7 +28,7 @@ _OTHER_NAMES = {"num_captions": "n", "images": "messages"}
 
 def in_format_of_route(scope: Scope, problem: JSONResponse) -> JSONResponse:
     """``problem``, a problem document, as the route of the request sends errors; headers stay."""
-    if scope["path"].removeprefix(scope.get("root_path", "")) not in OPENAI_ROUTES:
+    if route_path(scope) not in OPENAI_ROUTES:
         return problem
     return _openai_response(Problem.model_validate_json(bytes(problem.body)), problem)
 

@@ -8,7 +8,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from serving.compare_schemas import CompareOptions, CompareRequest
-from serving.errors import Problem
+from serving.errors import Problem, problem_responses
+from serving.middleware.authentication import needs_key
+from serving.openai_errors import OPENAI_ROUTES, openai_responses
 from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
 from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
 
@@ -50,8 +52,9 @@ def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict
     multipart = {
         "type": "object",
         "required": ["images", *(["request"] if required else [])],
+        "additionalProperties": False,
         "properties": {
-            "images": {"type": "array", "items": {"type": "string", "format": "binary"}},
+            "images": {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}},
             "request": {"$ref": _REF.format(model=options.__name__)},
         },
     }
@@ -61,8 +64,8 @@ def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict
     }
 
 
-def install(app: FastAPI) -> None:
-    """Make ``app`` describe itself with the schemas above among its components."""
+def install(app: FastAPI, *, keys: bool = False) -> None:
+    """Make ``app`` describe itself with the schemas above among its components; ``keys``: that it asks for API keys."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -71,10 +74,28 @@ def install(app: FastAPI) -> None:
             )
             _, own = models_json_schema([(schema, "validation") for schema in _SCHEMAS], ref_template=_REF)
             described.setdefault("components", {}).setdefault("schemas", {}).update(own["$defs"])
+            if keys:
+                _ask_for_keys(described)
             app.openapi_schema = described
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents
+
+
+def _ask_for_keys(described: dict[str, Any]) -> None:
+    """Say of every closed route that it takes a key, and what it answers where there is none or it is used up."""
+    described["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+    }
+    for path, item in described["paths"].items():
+        for operation in item.values():
+            if needs_key(path):
+                responses = openai_responses if path in OPENAI_ROUTES else problem_responses
+                operation["security"] = [{"bearer": []}, {"header": []}]
+                operation["responses"]["401"] = responses("unauthorized")[401]
+                if "429" in operation["responses"]:
+                    operation["responses"]["429"] = responses("queue_full", "rate_limited")[429]
 
 
 def _query_parameters() -> list[dict[str, Any]]:

@@ -31,7 +31,15 @@ def text_line(row: Mapping[str, Any]) -> bytes:
         cells.append(caption["text"])
         if caption["clip_score"] is not None:
             cells.append(f"{caption['clip_score']:.3f}")
-    return os.fsencode("\t".join(cells) + "\n")
+    return encoded("\t".join(cells) + "\n")
+
+
+def encoded(text: str) -> bytes:
+    """The bytes of a text with a file name; a half surrogate, which no file name has, as if UTF-8 had it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def escaped(text: str) -> str:

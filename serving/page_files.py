@@ -30,6 +30,7 @@ CONTENT_TYPES: dict[str, str] = {
     "explain.js": _SCRIPT,
     "health.js": _SCRIPT,
     "interval_chart.js": _SCRIPT,
+    "key.js": _SCRIPT,
     "numbers.js": _SCRIPT,
     "picture.js": _SCRIPT,
     "picture_well.js": _SCRIPT,

@@ -18,6 +18,7 @@ def refuse(
 ) -> Response:
     """The answer to a request that failed as a whole."""
     services_of(request).reporter.count(metrics.ERRORS, code)
+    request.state.error = code
     problem = problem_response(code, detail, request.state.request_id, status=status, retry_after_s=retry_after_s)
     return in_format_of_route(request.scope, problem)
 

@@ -1,12 +1,13 @@
 """The JSON of the HTTP interface: what a request may hold, what an answer holds."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, SpectrumPoint
 from models.interfaces import FinishReason
 
+_MOST_CHARS = 10_000  # of a caption to be scored; a scorer reads a few hundred
 _ONE_OF = "at most one of descriptiveness, mix and target_words"
 _SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
@@ -15,8 +16,18 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_EXACTLY_ONE: dict[str, Any] = {
+    "oneOf": [
+        {"required": ["base64"], "properties": {"base64": {"type": "string"}, "url": {"type": "null"}}},
+        {"required": ["url"], "properties": {"url": {"type": "string"}, "base64": {"type": "null"}}},
+    ]
+}
+
+
 class ImageInput(_Request):
     """One image: exactly one of its fields."""
+
+    model_config = ConfigDict(json_schema_extra=_EXACTLY_ONE)
 
     base64: str | None = Field(default=None, description="the encoded image as base64, or a base64 data URI")
     url: str | None = Field(
@@ -99,7 +110,9 @@ class ScoreRequest(_Request):
     """Captions to be scored against their images."""
 
     images: list[ImageInput] = Field(min_length=1)
-    captions: list[list[str]] = Field(description="the captions of each image, as many lists as images")
+    captions: list[list[Annotated[str, Field(max_length=_MOST_CHARS)]]] = Field(
+        description=f"the captions of each image, as many lists as images; each of at most {_MOST_CHARS} characters"
+    )
     model: str | None = Field(
         default=None, description="the served model whose scorer measures; the server's default when absent"
     )

@@ -13,6 +13,7 @@ from models.images import ImageLimits
 from serving import metrics
 from serving.args import AppArgs
 from serving.caption_watch import SendScores
+from serving.logs import start_logging
 from serving.messages import SampledImage
 from serving.monitor import sender
 from serving.reports import Reporter
@@ -37,7 +38,9 @@ class Scorer:
 
     async def __init__(self, args: AppArgs, monitor: DeploymentHandle[Any]) -> None:  # type: ignore[misc]  # Serve awaits it
         self._closing = ExitStack()
-        reporter = Reporter(serve.get_replica_context().replica_tag, metrics.REPORTS_LOST)
+        replica = serve.get_replica_context().replica_tag
+        start_logging(args.logs, f"scorer_{replica}")
+        reporter = Reporter(replica, metrics.REPORTS_LOST)
         limits = ImageLimits(max_bytes=args.limits.max_image_bytes, max_pixels=args.limits.max_image_px)
         self._scorer = SampleScorer(partial(_load, args), limits, reporter)
         self._closing.callback(self._scorer.close)

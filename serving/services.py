@@ -6,6 +6,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from serving.api_keys import ApiKeys
 from serving.args import AppArgs
 from serving.experiments.outcomes import OutcomeSender
 from serving.experiments.records import Outcome, Vote
@@ -61,6 +62,9 @@ class Services:
 
     url_images: UrlImages | None = None
     """None: images by URL are refused."""
+
+    keys: ApiKeys | None = None
+    """None: everybody may ask."""
 
 
 def services_of(request: Request) -> Services:

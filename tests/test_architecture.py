@@ -135,3 +135,48 @@ def test_the_ingress_loads_no_torch() -> None:
 def test_models_and_training_need_no_ray() -> None:
     modules = [name for name in source_files() if not name.startswith("serving") and name != LAUNCHER]
     assert _loaded_by(modules, {"never"}, blocked=SERVING_ONLY) == "[]"
+
+
+LOADER = "models.image_formats"
+READERS = ("torchvision.io", "cv2", "imageio", "skimage", "matplotlib.image", "turbojpeg", "pillow_heif", "webdataset")
+"""Libraries that would open pictures by their own rules."""
+
+
+def test_one_module_opens_pictures() -> None:
+    """So that a limit, an orientation or a colour space that is right in one entrance is right in all."""
+    openers = {
+        name
+        for name, path in source_files().items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("Image.open", "PIL.Image.open", "Image.frombytes")
+    }
+    assert openers == {LOADER}
+    others = [item for item in IMPORTS if item.target.startswith(READERS) and item.source != LOADER]
+    assert _listed(others) == []
+
+
+def test_nothing_that_is_loaded_can_run_code() -> None:
+    """Neither pickles, nor torch files beyond tensors, nor YAML with objects, nor code that a checkpoint brings."""
+    found = []
+    for name, path in source_files().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            if called == "torch.load" and given.get("weights_only") != "True":
+                found.append(f"{name}: torch.load")
+            if called in ("eval", "exec", "compile", "__import__", "yaml.load", "yaml.unsafe_load"):
+                found.append(f"{name}: {called}")
+            if called.startswith(("pickle.", "cloudpickle.", "joblib.", "marshal.", "shelve.")):
+                found.append(f"{name}: {called}")
+            remote = called.startswith("Auto") and called.endswith(".from_pretrained")
+            if remote or (
+                called == "partial" and "from_pretrained" in ast.unparse(node) and "Auto" in ast.unparse(node)
+            ):
+                if "trust_remote_code" not in given:  # by default a terminal is asked
+                    found.append(f"{name}: {called} without trust_remote_code")
+            for option in ("trust_remote_code", "allow_pickle"):
+                if given.get(option, "False") != "False":
+                    found.append(f"{name}: {called} with {option}")
+    assert found == []

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -86,9 +87,18 @@ def load_preprocessing(source: str) -> tuple[Any, Any]:
     Raises:
         CheckpointError: ``missing_file`` or ``bad_config``.
     """
-    read = partial(AutoImageProcessor.from_pretrained, backend="pil")
+    read = partial(AutoImageProcessor.from_pretrained, backend="pil", trust_remote_code=False)
     processor = _read(source, "preprocessor_config.json", read)
-    return processor, _read(source, "the tokenizer", AutoTokenizer.from_pretrained)
+    return processor, load_tokenizer(source)
+
+
+def load_tokenizer(source: str) -> Any:
+    """The checkpoint's tokenizer.
+
+    Raises:
+        CheckpointError: ``missing_file`` or ``bad_config``.
+    """
+    return _read(source, "the tokenizer", partial(AutoTokenizer.from_pretrained, trust_remote_code=False))
 
 
 def load_processor(source: str) -> Any:
@@ -122,6 +132,8 @@ def _read(source: str, what: str, reader: Any) -> Any:
         reason = " ".join(str(error).split())[:300]
         code = "bad_config" if isinstance(error, ValueError) else "missing_file"
         raise CheckpointError(code, f"{what} of {source} cannot be read: {reason}") from error
+    except UnpicklingError as error:  # by torch, of weights in its old format, where more than tensors would be loaded
+        raise CheckpointError("unsafe_file", f"{what} of {source} are no plain tensors; not loaded") from error
     except RuntimeError as error:  # transformers: shapes that do not fit the config
         raise CheckpointError("wrong_keys", f"{what} of {source} do not fit its config.json") from error
 

@@ -1,5 +1,6 @@
 """From opened pictures to rows of the output: the one way to caption them, on this machine or on a cluster."""
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from models.decoding.strategy import Strategy
 from models.errors import LimnerError
 from models.images import LoadedImage
 from models.pipeline import CaptionPipeline
-from serving.errors import public_error
 from serving.folders.pictures import Opened, Picture
 from serving.messages import CaptionedImage, Failure
+from serving.output import json_line
 from serving.points import Point
 from serving.results import below, result_of
 
@@ -99,7 +100,7 @@ class OncePerContent:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._known: dict[bytes, Row] = {}
+        self._known: dict[bytes, bytes] = {}  # as JSON, which takes a tenth of the memory
 
     def __call__(self, opened: Sequence[Opened]) -> list[Row]:
         new: dict[bytes | int, Opened] = {}
@@ -109,13 +110,14 @@ class OncePerContent:
             elif each.digest not in self._known:
                 new.setdefault(each.digest, each)
         rows = dict(zip(new, self._rows(list(new.values())), strict=True))
-        self._known |= {key: row for key, row in rows.items() if isinstance(key, bytes)}
+        self._known |= {key: json_line(row) for key, row in rows.items() if isinstance(key, bytes)}
         return [{**self._row(each, rows), "file_name": each.picture.name} for each in opened]
 
     def _row(self, each: Opened, rows: Mapping[bytes | int, Row]) -> Row:
         if each.digest is None or isinstance(each.content, Failure):
             return rows[id(each)]
-        return self._known[each.digest]
+        row: Row = json.loads(self._known[each.digest])
+        return row
 
 
 def images_of(opened: Iterable[Opened]) -> list[Image]:
@@ -142,10 +144,16 @@ def each_if_not_all(
                 answers += work([image])
             except Exception as single:
                 logger.warning("a picture of %d x %d failed: %r", *image.size, single)
-                answers.append(Failure(*public_error(single)))
+                answers.append(_failure(single))
         if len(images) > 1 and all(isinstance(answer, Failure) for answer in answers):
             raise error
         return answers
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, LimnerError):
+        return Failure(error.code, error.detail)
+    return Failure("internal_error", f"the model failed on this picture: {error!r}")
 
 
 def row_of(picture: Picture, image: CaptionedImage, model: str) -> Row:

@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +13,8 @@ from models.errors import RequestError
 from serving.output import json_line
 
 Row = Mapping[str, Any]
+
+_BEGIN = b'{"file_name": "'  # of every row, as ``json_line`` writes it
 
 
 class Journal:
@@ -33,7 +37,7 @@ class Journal:
             RequestError: ``invalid_request`` when the file cannot be written, is being written by another process, or
                 holds something else.
         """
-        self._file = file = _locked(self._opened("ab"), self.path)
+        self._file = file = self._locked_here()
         if fresh:
             file.truncate(0)
             return set()
@@ -56,46 +60,60 @@ class Journal:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows with a name, errors included, from the beginning."""
         for row in self._parsed():
-            if row is not None:
+            if isinstance(row, dict):
                 yield row
 
     def close(self) -> None:
         """End writing."""
         if self._file is not None:
-            if not self.path.stat().st_size:  # an empty file says nothing
-                self.path.unlink()
-            self._file.close()
-            self._file = None
+            with suppress(FileNotFoundError):  # somebody may have taken it away
+                if not self.path.stat().st_size:  # an empty file says nothing
+                    self.path.unlink()
+            file, self._file = self._file, None
+            file.close()
 
     def remove(self) -> None:
         """Take the file away, where there is one."""
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def _opened(self, mode: str) -> IO[bytes]:
-        if self.path.is_dir():
-            raise RequestError("invalid_request", f"{str(self.path)!r} is a folder: name a file in it")
+    def _locked_here(self) -> IO[bytes]:
+        """The file of this name, open to append and locked; not one that another run has just put away."""
         try:
-            return self.path.open(mode)
+            if self.path.exists() and not self.path.is_file():  # the opening of a FIFO would wait for a reader
+                what = "is a folder: name a file in it" if self.path.is_dir() else "is not a regular file: name another"
+                raise RequestError("invalid_request", f"{str(self.path)!r} {what}")
+            while True:
+                file = _locked(self.path.open("ab"), self.path)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+                        return file
+                file.close()
         except OSError as error:
             raise RequestError("invalid_request", f"{str(self.path)!r} cannot be written: {error.strerror}") from error
 
     def _look_through(self) -> tuple[dict[str, int], bool]:
         """The line that counts for each name with captions, and whether there are no other lines."""
         lines: dict[str, int] = {}
-        number = rows = 0
+        number = rows = strange = 0
         for number, row in enumerate(self._parsed(), 1):
-            if row is None:
-                self.dropped += 1
-                continue
-            rows += 1
-            lines.pop(row["file_name"], None)
-            if not row.get("error"):
-                lines[row["file_name"]] = number
-        if self.dropped and not rows:
-            detail = f"{str(self.path)!r} holds something other than rows of captions: name another file"
-            raise RequestError("invalid_request", f"{detail}, or --existing overwrite")
+            if isinstance(row, dict):
+                rows += 1
+                lines.pop(row["file_name"], None)
+                if not row.get("error"):
+                    lines[row["file_name"]] = number
+            elif row is _Line.FOREIGN:
+                raise self._something_else()
+            else:
+                self.dropped += row is not _Line.BLANK
+                strange += row is _Line.STRANGE
+        if strange and not rows:
+            raise self._something_else()
         return lines, number == len(lines)
+
+    def _something_else(self) -> RequestError:
+        detail = f"{str(self.path)!r} holds something other than rows of captions: name another file"
+        return RequestError("invalid_request", f"{detail}, or --existing overwrite")
 
     def _keep(self, numbers: set[int]) -> None:
         """Keep some lines, in a new file that takes the place of the old one."""
@@ -104,7 +122,7 @@ class Journal:
         try:
             file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
             for number, row in enumerate(self._parsed(), 1):
-                if row is not None and number in numbers:
+                if isinstance(row, dict) and number in numbers:
                     file.write(json_line(row))
             file.flush()
             os.fsync(file.fileno())
@@ -114,8 +132,7 @@ class Journal:
         self._file.close()
         self._file = file
 
-    def _parsed(self) -> Iterator[dict[str, Any] | None]:
-        """Each line as a row; None for a blank or damaged one, and for what is no row."""
+    def _parsed(self) -> Iterator["dict[str, Any] | _Line"]:
         with self.path.open("rb") as file:
             for line in file:
                 yield _row(line)
@@ -130,10 +147,30 @@ def _locked(file: IO[bytes], path: Path) -> IO[bytes]:
     return file
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+class _Line(Enum):
+    """What a line may be that is no row."""
+
+    BLANK = auto()
+    """Or NULs, which a power failure leaves."""
+    TORN = auto()
+    """The beginning of a row, or two of them in one line."""
+    STRANGE = auto()
+    """Anything: damage, or a line of some other file."""
+    FOREIGN = auto()
+    """A whole line of other data, which nobody wants to lose."""
+
+
+def _row(line: bytes) -> dict[str, Any] | _Line:
+    """The row in a line."""
+    content = line.strip(b" \t\r\n\0\xef\xbb\xbf")
+    if not content:
+        return _Line.BLANK
     try:
-        row = json.loads(line)
+        row = json.loads(content)
     except (ValueError, RecursionError):
-        return None
-    named = isinstance(row, dict) and isinstance(row.get("file_name"), str) and row["file_name"]
-    return row if named and line.endswith(b"\n") else None
+        return _Line.TORN if content.startswith(_BEGIN) or _BEGIN.startswith(content) else _Line.STRANGE
+    if not isinstance(row, dict):
+        return _Line.STRANGE
+    if not isinstance(name := row.get("file_name"), str) or not name or not {"captions", "arms"} & row.keys():
+        return _Line.FOREIGN
+    return row if line.endswith(b"\n") else _Line.TORN

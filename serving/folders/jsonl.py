@@ -19,7 +19,10 @@ class JsonLines:
         self._done = self._journal.open(fresh=self._overwrite and not go_on)
 
     def is_done(self, picture: Picture) -> bool:
-        return picture.name in self._done
+        if picture.name in self._done:
+            return True
+        self._done.add(picture.name)  # a list may name it twice
+        return False
 
     def write(self, written: Sequence[Written]) -> list[Row]:
         rows = [row for _, row in written]

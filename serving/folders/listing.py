@@ -1,4 +1,4 @@
-"""The files below a folder, streamed: one directory in memory at a time, in an order that does not change."""
+"""The files below a folder, streamed: the names of a few directories in memory, in an order that does not change."""
 
 import os
 import stat
@@ -17,35 +17,47 @@ def walk(root: str, recursive: bool, skipped: Counter[str]) -> Iterator[Picture]
     Hidden entries, litter of systems, sockets and the like, and linked folders are left out and counted in ``skipped``,
     by reason. A directory that cannot be listed is in the stream, to fail in its turn.
     """
-    yield from _below(root, "", recursive, skipped)
-
-
-def _below(root: str, inside: str, recursive: bool, skipped: Counter[str]) -> Iterator[Picture]:
-    where = os.path.join(root, inside)
-    try:
-        names = sorted(os.listdir(where), key=os.fsencode)
-    except OSError as error:
-        name = inside or root
-        failure = Failure("unreadable", f"the folder {where!r} cannot be listed: {error.strerror}")
-        yield Picture(name, where, error=failure)
+    first = _entries(root, root)
+    if isinstance(first, Picture):
+        yield first
         return
-    for entry in names:
-        if _is_ours(entry):
+    way_down = [("", iter(first))]  # folders by name, and what of each is still to come; no recursion: it has a limit
+    while way_down:
+        inside, entries = way_down[-1]
+        if (entry := next(entries, None)) is None:
+            way_down.pop()
             continue
-        name, path = os.path.join(inside, entry), os.path.join(where, entry)
-        if reason := _litter(entry):
-            skipped[reason] += 1
-        elif _is_folder(path):
-            if not recursive:
-                skipped["folder"] += 1
-            elif os.path.islink(path):
-                skipped["linked folder"] += 1
-            else:
-                yield from _below(root, name, recursive, skipped)
-        elif _is_special(path):
-            skipped["not a regular file"] += 1
-        else:
-            yield Picture(name, path, named_like_a_picture(entry))
+        found = _look_at(root, os.path.join(inside, entry), entry, recursive, skipped)
+        if isinstance(found, Picture):
+            yield found
+        elif found is not None:
+            way_down.append((os.path.join(inside, entry), iter(found)))
+
+
+def _look_at(root: str, name: str, entry: str, recursive: bool, skipped: Counter[str]) -> Picture | list[str] | None:
+    """What may be a picture; the entries of a folder to look into; None for what is left out."""
+    path = os.path.join(root, name)
+    if _is_ours(entry):
+        return None
+    if reason := litter(entry):
+        skipped[reason] += 1
+    elif os.path.isdir(path):
+        if recursive and not os.path.islink(path):
+            return _entries(path, name)
+        skipped["linked folder" if recursive else "folder"] += 1
+    elif _is_special(path):
+        skipped["not a regular file"] += 1
+    else:
+        return Picture(name, path, named_like_a_picture(entry))
+    return None
+
+
+def _entries(folder: str, name: str) -> Picture | list[str]:
+    try:
+        return sorted(os.listdir(folder), key=os.fsencode)
+    except OSError as error:
+        failure = Failure("unreadable", f"the folder {folder!r} cannot be listed: {error.strerror}")
+        return Picture(name, folder, error=failure)
 
 
 def _is_ours(entry: str) -> bool:
@@ -53,17 +65,11 @@ def _is_ours(entry: str) -> bool:
     return entry.startswith(".") and entry.endswith((".limner-journal", ".limner-unfinished", ".limner-run"))
 
 
-def _litter(entry: str) -> str | None:
+def litter(entry: str) -> str | None:
+    """Why a file or folder of this name is never a picture to caption; None if it may be one."""
     if entry.startswith("."):
         return "hidden"
     return "system file" if entry.lower() in _SYSTEM_FILES else None
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return os.path.isdir(path)
-    except ValueError:
-        return False
 
 
 def _is_special(path: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 
 from models.errors import ImageError
-from models.images import LoadedImage, load_image, read_bytes
+from models.images import LoadedImage, load_image, read_bytes, sniff_file
 from serving.folders.pictures import Opened, Picture
 from serving.messages import Failure
 
@@ -31,19 +31,28 @@ def open_picture(picture: Picture, digest: bool = False) -> Opened:
         return Opened(kept, picture.error)
     known: bytes | None = None
     try:
-        data = read_bytes(picture.path) if picture.data is None else picture.data
+        data = _bytes(picture) if picture.data is None else picture.data
         known = hashlib.sha256(data).digest() if digest else None
         return Opened(kept, _load(data, picture), known)
     except ImageError as error:
         return Opened(kept, Failure(error.code, error.detail), known)
+    except MemoryError:
+        return Opened(kept, Failure("too_large", f"{picture.path!r}: there is no memory to open it"), known)
+
+
+def _bytes(picture: Picture) -> bytes:
+    """The content of a file; of one that need not be a picture no more than it takes to see that it is none."""
+    if not picture.named:
+        sniff_file(picture.path)
+    return read_bytes(picture.path)
 
 
 def _load(data: bytes, picture: Picture) -> LoadedImage:
     try:
         return load_image(data)
     except ImageError as error:
-        where = picture.path if picture.data is None else os.path.join(picture.path, picture.name)
-        raise ImageError(error.code, f"{where!r}: {error.detail}") from error
+        where = repr(picture.path) if picture.data is None else f"{picture.name!r} in {picture.path!r}"
+        raise ImageError(error.code, f"{where}: {error.detail}") from error
 
 
 class Opener:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from models.errors import RequestError
 from models.lookup import resolve
 from serving.folders.pictures import Picture
+from serving.folders.sources import is_archive
 
 Row = dict[str, Any]
 Written = tuple[Picture, Row]
@@ -48,7 +49,7 @@ class Output(Protocol):
         """
 
     def is_done(self, picture: Picture) -> bool:
-        """Whether the picture needs no captions any more."""
+        """Whether the picture needs no captions any more: it has them, or was asked about before."""
 
     def write(self, written: Sequence[Written]) -> list[Row]:
         """Keep rows; gives them back, with an error where the row of one picture could not be kept."""
@@ -117,7 +118,10 @@ def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Exi
         raise RequestError("invalid_request", f"--existing {existing}: of {allowed} only, not of {kind}")
     if out is not None:
         return Destination(out, existing, apart=kind in OF_MANY_FILES)
-    if kind in OF_MANY_FILES and kind != "webdataset":
+    if kind in ADDS_TO_CAPTIONS:
+        if archive := next(filter(is_archive, paths), None):
+            detail = f"--format {kind} of the archive {archive!r} needs --out, a folder"
+            raise RequestError("invalid_request", detail)
         first = paths[0]
         return Destination(Path(first if os.path.isdir(first) else os.path.dirname(first) or "."), existing)
     if kind == "metadata" and len(paths) == 1 and os.path.isdir(paths[0]):

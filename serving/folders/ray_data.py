@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -42,6 +41,7 @@ class RayStage:
         self._closing = ExitStack()
 
     def __enter__(self) -> "RayStage":
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what is an error for users is raised
         if not ray.is_initialized():
             if address := os.environ.get("RAY_ADDRESS"):
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -58,6 +58,7 @@ class RayStage:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # here, since Ray Data sets it when it is first used
         source = iter(pictures)
         try:
             while window := list(islice(source, _WINDOW)):
@@ -68,7 +69,7 @@ class RayStage:
 
     def _caption(self, window: Sequence[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
         per_task = _BATCHES_PER_TASK * self._batch_size
-        items = [{_NUMBER: number, _PICTURE: pickle.dumps(picture)} for number, picture in enumerate(window)]
+        items = [{_NUMBER: number, _PICTURE: picture} for number, picture in enumerate(window)]
         rows = ray.data.from_items(items, override_num_blocks=-(-len(items) // per_task)).map_batches(
             _Captioner,
             fn_constructor_args=(self._job, self._batch_size),
@@ -97,9 +98,8 @@ class _Captioner:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A row as JSON for each picture; an empty one for a file that turns out to be none."""
-        pictures = [pickle.loads(data) for data in batch[_PICTURE]]
         rows: list[bytes] = []
-        for opened in batches(self._opener.open(pictures), self._batch_size):
+        for opened in batches(self._opener.open(batch[_PICTURE]), self._batch_size):
             made = iter(self._rows([each for each in opened if not each.is_no_picture]))
             rows += [b"" if each.is_no_picture else json.dumps(next(made)).encode() for each in opened]
         return {_NUMBER: batch[_NUMBER], _ROW: np.array(rows, dtype=object)}

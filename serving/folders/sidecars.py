@@ -1,6 +1,9 @@
 """Captions in a text file beside each picture, as trainers of other models read them."""
 
+import errno
 import os
+import stat
+import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -31,6 +34,8 @@ class Sidecars:
         self._journal = Journal(place.path / JOURNAL)
         self._in_journal: set[str] = set()
         self._tail: dict[str, Row] = {}
+        self._stems = lru_cache(maxsize=8)(_stems)
+        self._met: dict[Path, str] = {}
 
     def open(self, *, go_on: bool) -> None:
         if self._place.apart:
@@ -74,7 +79,7 @@ class Sidecars:
             after = _merged(before, "\n".join(lines).encode() + b"\n", self._place.existing)
             if after != before:
                 if self._place.apart:
-                    _make(path.parent)
+                    path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, after)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
@@ -94,11 +99,15 @@ class Sidecars:
             raise ValueError("it lies in an archive: name a folder for the captions by --out")
         else:
             target = Path(picture.path)
-        name = target.name
-        stem = os.path.splitext(name)[0]
-        siblings = 0 if picture.in_archive else _stems(os.path.dirname(picture.path))[stem.casefold()]
-        alone = named_like_a_picture(name) and siblings < 2
-        return target.with_name((stem if alone else name) + self.suffix)
+        stem = os.path.splitext(target.name)[0]
+        alone = named_like_a_picture(target.name) and self._is_alone(picture, target.with_name(stem.casefold()))
+        return target.with_name((stem if alone else target.name) + self.suffix)
+
+    def _is_alone(self, picture: Picture, stem: Path) -> bool:
+        """Whether no other picture would have the same sidecar; of an archive, which is read once, no earlier one."""
+        if picture.in_archive:
+            return self._met.setdefault(stem, picture.name) == picture.name
+        return self._stems(os.path.dirname(picture.path))[stem.name] < 2
 
 
 class TextSidecars(Sidecars):
@@ -109,29 +118,36 @@ class CaptionSidecars(Sidecars):
     suffix = ".caption"
 
 
-_NO_ROOM = frozenset({28, 122, 30})  # ENOSPC, EDQUOT, EROFS: nothing more can be written at all
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # nothing more can be written at all
 
 
-@lru_cache(maxsize=8)
 def _stems(folder: str) -> Counter[str]:
-    """How many pictures of a directory share a name but for the suffix; names without one count as well."""
+    """How many files of a directory would have the sidecar ``KEY.txt``: ``KEY.jpg`` and its like, and ``KEY``."""
     try:
-        names = os.listdir(folder or ".")
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in entries if not entry.is_dir()]
     except OSError:
         return Counter()
-    pictures = (name for name in names if named_like_a_picture(name) or not os.path.splitext(name)[1])
-    return Counter(os.path.splitext(name)[0].casefold() for name in pictures)
+    stems = (os.path.splitext(name)[0] for name in names if named_like_a_picture(name))
+    return Counter(name.casefold() for name in (*stems, *names))
 
 
 def _content(path: Path) -> bytes:
-    """What stands in a sidecar; nothing where there is none, or it is blank or full of NUL after a power failure."""
+    """What stands in a sidecar; nothing where there is none, or it is blank or ends in NULs after a power failure.
+
+    Raises ValueError for what is no text, which is somebody else's.
+    """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # the opening of a FIFO would wait for a writer
+            raise ValueError(f"{str(path)!r} is not a regular file")
         content = path.read_bytes()
     except FileNotFoundError:
         return b""
     if content.startswith(_UTF16):
-        return content  # its NULs are letters; somebody else's, so it stays
-    return content if content.removeprefix(_BOM).strip() and b"\0" not in content else b""
+        return content
+    if b"\0" in content.rstrip(b"\0"):
+        raise ValueError(f"{str(path)!r} is there and is no text")
+    return content if content.removeprefix(_BOM).strip() and not content.endswith(b"\0") else b""
 
 
 def _merged(before: bytes, captions: bytes, existing: Existing) -> bytes:
@@ -159,7 +175,7 @@ def _make(folder: Path) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that is whole or absent; its name while it is not is short, since the other may be very long."""
-    unfinished = path.with_name(f".{os.getpid()}.limner-unfinished")
+    unfinished = path.with_name(f".{os.getpid()}-{threading.get_ident()}.limner-unfinished")  # two threads write
     try:
         unfinished.write_bytes(content)
         unfinished.replace(path)

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import BinaryIO
+from pathlib import PurePosixPath
+from typing import BinaryIO, Self
 
 from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
-from serving.folders.listing import walk
+from serving.folders.listing import litter, walk
 from serving.folders.pictures import Picture, named_like_a_picture
 from serving.messages import Failure
 
@@ -46,9 +47,21 @@ class Sources:
                 yield from (replace(picture, name=os.path.join(path, picture.name)) for picture in within)
 
     @property
+    def root(self) -> str | None:
+        """What the names of the pictures are relative to, where it is not this process's folder."""
+        path = self.paths[0]
+        if len(self.paths) > 1 or path == STDIN:
+            return None
+        if os.path.isdir(path) or is_archive(path):
+            return path
+        return (
+            os.path.dirname(path) or "." if path.lower().endswith(tuple(_BY_SUFFIX)) and os.path.isfile(path) else None
+        )
+
+    @property
     def can_be_counted(self) -> bool:
         """Whether the pictures can be listed twice at little cost, to count them."""
-        return not any(path == STDIN or path.lower().endswith((".tar", ".tar.gz", ".tgz")) for path in self.paths)
+        return not any(path == STDIN or is_archive(path) for path in self.paths)
 
     def counted_apart(self) -> "Sources":
         """The same with a count of its own of what is left out."""
@@ -88,12 +101,20 @@ class Sources:
         return None
 
 
+def is_archive(path: str) -> bool:
+    """Whether it is a file that is named like a tar."""
+    return path.lower().endswith((".tar", ".tar.gz", ".tgz")) and os.path.isfile(path)
+
+
 def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     """Members of a tar in its order; those that are not named like pictures (captions, classes) are left out."""
     try:
-        with tarfile.open(path, "r|*") as archive:
+        with tarfile.open(path, "r|*", tarinfo=_Member) as archive:
             for member in archive:
-                if not member.isfile() or not named_like_a_picture(member.name):
+                parts = (part for part in PurePosixPath(member.name).parts if part != "..")
+                if reason := next(filter(None, map(litter, parts)), None):
+                    skipped[reason] += 1
+                elif not member.isfile() or not named_like_a_picture(member.name):
                     skipped["other member"] += 1
                 elif member.size > DEFAULT_LIMITS.max_bytes:
                     detail = f"{member.size} bytes; at most {DEFAULT_LIMITS.max_bytes} are accepted"
@@ -102,39 +123,56 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
                 else:
                     file = archive.extractfile(member)
                     yield Picture(member.name, path, in_archive=True, data=file.read() if file else b"")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        yield Picture(
-            path, path, error=Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
-        )
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:  # the last two: odd headers
+        failure = Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
+        yield Picture(path, path, error=failure)
+
+
+class _Member(tarfile.TarInfo):
+    """A damaged header is an error; ``tarfile`` takes it for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as error:
+            if type(error).__name__ in ("InvalidHeaderError", "TruncatedHeaderError"):  # the others are ends
+                raise tarfile.ReadError(str(error)) from error
+            raise
 
 
 def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
-    with open(path, "rb") as file:
-        yield from _lines(file, os.path.dirname(path), b"\n")
+    try:
+        with open(path, "rb") as file:
+            yield from _lines(file, os.path.dirname(path), b"\n")
+    except OSError as error:
+        yield _unreadable(path, error)
 
 
 def _json_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     """One JSON object per line, whose ``file_name`` (or ``path`` or ``image``) is relative to the list's folder."""
-    folder = os.path.dirname(path)
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip(b" \t\r\n\0\xef\xbb\xbf"):
-                continue
-            where = f"{path}:{number}"
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                row = None
-            name = (
-                next((row[key] for key in _KEYS if isinstance(row.get(key), str)), None)
-                if isinstance(row, dict)
-                else None
-            )
-            if name:
-                yield Picture(name, os.path.join(folder, name))
-            else:
-                detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
-                yield Picture(where, path, error=Failure("unreadable", detail))
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip(b" \t\r\n\0\xef\xbb\xbf"):
+                    yield _of_json(path, number, line)
+    except OSError as error:
+        yield _unreadable(path, error)
+
+
+def _of_json(path: str, number: int, line: bytes) -> Picture:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        row = None
+    if isinstance(row, dict) and (name := next((row[key] for key in _KEYS if isinstance(row.get(key), str)), None)):
+        return Picture(name, os.path.join(os.path.dirname(path), name))
+    detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
+    return Picture(f"{path}:{number}", path, error=Failure("unreadable", detail))
+
+
+def _unreadable(path: str, error: OSError) -> Picture:
+    return Picture(path, path, error=Failure("unreadable", f"the list {path!r} cannot be read: {error.strerror}"))
 
 
 def _lines(file: BinaryIO, folder: str, end: bytes) -> Iterator[Picture]:

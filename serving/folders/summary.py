@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from models import __version__
 from models.errors import RequestError
-from serving.folders.outputs import OF_MANY_FILES, Destination, Row
-from serving.folders.whole_files import name_in_file
+from serving.folders.outputs import ADDS_TO_CAPTIONS, OF_MANY_FILES, SHARED, Destination, Row
+from serving.folders.whole_files import name_in_file, sync
 
 State = Literal["running", "stopped", "finished"]
 NAME = "run.json"
@@ -66,31 +66,47 @@ class Summary:
 class RunFile:
     """``run.json`` of a folder: what was asked for, whether it is finished, and the counts."""
 
-    def __init__(self, kind: str, place: Destination, options: Mapping[str, Any]) -> None:
-        """``options``: all that decides what the captions are."""
+    def __init__(self, kind: str, place: Destination, options: Mapping[str, Any], root: str | None = None) -> None:
+        """``options``: all that decides what the captions are. ``root``: what the names of pictures are relative to."""
         folder = place.path if kind in OF_MANY_FILES else place.path.parent
         self._path = folder / NAME
+        self._kind = kind
         self._place = place
         self._output = kind if kind in OF_MANY_FILES else name_in_file(place.path.name)
-        self._options = json.loads(json.dumps({**options, "format": kind, "existing": place.existing}))
+        of = None if root is None else name_in_file(os.path.relpath(os.path.realpath(root), os.path.realpath(folder)))
+        asked = {**options, "pictures_of": of, "format": kind, "existing": place.existing}
+        self._options = json.loads(json.dumps(asked))
 
     def goes_on(self) -> bool:
         """Whether the last run here asked for the same and did not come to its end."""
         before = self._before()
         return before is not None and before.get("state") != "finished" and before.get("options") == self._options
 
+    def check(self) -> None:
+        """Raise ``invalid_request`` where a file of this name is there and is of another origin."""
+        if self._content() is None and self._path.is_file() and self._path.read_bytes().strip(b"\0 \t\r\n"):
+            detail = f"{os.fspath(self._path)!r} is not of limner, which keeps its record under this name"
+            raise RequestError("invalid_request", f"{detail}: move it, or name another --out")
+
     def check_options(self) -> None:
         """Raise ``invalid_request`` where captions are there, or on their way, that were asked for otherwise."""
         before = self._before()
         if before is None or not isinstance(options := before.get("options"), dict):
             return
-        if before.get("state") == "finished" and not self._place.path.exists():
+        finished = before.get("state") == "finished"
+        if finished and not self._place.path.exists():
             return
-        for name in sorted({*options, *self._options} - {"existing"}):
+        for name in sorted(self._fixed(finished, {*options, *self._options})):
             if options.get(name) != self._options.get(name):
-                there, now = (json.dumps(each.get(name)) for each in (options, self._options))
-                detail = f"{self._output!r} holds captions made with {name} {there}, not {now}"
+                what, there, now = _first_difference(name, options.get(name), self._options.get(name))
+                detail = f"{self._output!r} holds captions made with {what} {json.dumps(there)}, not {json.dumps(now)}"
                 raise RequestError("invalid_request", f"{detail}: name another --out, or --existing overwrite")
+
+    def _fixed(self, finished: bool, options: set[str]) -> set[str]:
+        """Which options must be those of the run before. Names of pictures of one folder mean nothing in another."""
+        if self._kind in ADDS_TO_CAPTIONS:
+            return {"pictures_of"} if self._place.apart else set()
+        return {"pictures_of"} if self._kind in SHARED and finished else options - {"existing"}
 
     def write(self, state: State, summary: Summary) -> None:
         """Put the file in place."""
@@ -112,20 +128,51 @@ class RunFile:
             "seconds": round(seconds, 3),
             "images_per_s": round((summary.captioned + summary.failed) / max(seconds, 1e-9), 2),
         }
+        if others := self._others():
+            content["others"] = others
         unfinished = self._path.with_name(f".{os.getpid()}.limner-run")
         try:
             unfinished.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+            sync(unfinished)
             unfinished.replace(self._path)
         finally:
             unfinished.unlink(missing_ok=True)
 
     def _before(self) -> dict[str, Any] | None:
-        """The file of the last run that wrote this output; None where there is none."""
+        """What is known of the last run that wrote this output; None where there was none."""
+        content = self._content() or {}
+        if content.get("output") == self._output:
+            return content
+        others = content.get("others")
+        before = others.get(self._output) if isinstance(others, dict) else None
+        return before if isinstance(before, dict) else None
+
+    def _others(self) -> dict[str, Any]:
+        """State and options of the last runs that wrote other outputs to this folder."""
+        content = self._content() or {}
+        others = content["others"] if isinstance(content.get("others"), dict) else {}
+        last = {name: content.get(name) for name in ("state", "options")}
+        known = {**others, str(content.get("output")): last} if content else {}
+        return {name: known[name] for name in known if name != self._output}
+
+    def _content(self) -> dict[str, Any] | None:
+        """The file; None where there is none of ours."""
         try:
             content = json.loads(self._path.read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        return content if isinstance(content, dict) and content.get("output") == self._output else None
+        return content if isinstance(content, dict) and "limner" in content else None
+
+
+def _first_difference(name: str, there: Any, now: Any) -> tuple[str, Any, Any]:
+    """Where two values of an option differ, as closely as they are alike in form."""
+    if isinstance(there, dict) and isinstance(now, dict):
+        key = next((key for key in there if key in now and there[key] != now[key]), None)
+        return (name, there, now) if key is None else _first_difference(key, there[key], now[key])
+    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
+        pairs = zip(there, now, strict=True)
+        return _first_difference(name, *next(pair for pair in pairs if pair[0] != pair[1]))
+    return name, there, now
 
 
 def _now() -> str:

@@ -78,7 +78,9 @@ class Csv(WholeFile):
                 if reader.fieldnames is not None and list(reader.fieldnames) != list(COLUMNS):
                     raise ValueError("other columns")
                 for row in reader:
-                    if row["caption"] and (row["caption"] or "").strip():
+                    if None in row:  # what lies beyond the last column
+                        raise ValueError(f"line {reader.line_num} has more columns")
+                    if row["file_name"] and (row["caption"] or "").strip():
                         yield row
         except (ValueError, csv.Error, KeyError) as error:
             raise _something_else(self.place.path, error) from error
@@ -117,7 +119,7 @@ class Parquet(WholeFile):
                     raise ValueError("other columns")
                 for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                     yield batch.filter(batch.column("error_code").is_null()).cast(_schema(arrow))
-        except (ValueError, arrow.ArrowException) as error:
+        except (ValueError, OSError, arrow.ArrowException) as error:  # OSError is how pyarrow tells of damage, too
             raise _something_else(self.place.path, error) from error
 
 

@@ -8,6 +8,7 @@ from models.errors import RequestError
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
+from serving.output import encoded
 
 
 class WholeFile:
@@ -16,6 +17,7 @@ class WholeFile:
     def __init__(self, place: Destination) -> None:
         self.place = place
         self.journal = Journal(place.path.with_name(f".{place.path.name}.limner-journal"))
+        self._earlier_names: set[str] = set()
         self._done: set[str] = set()
 
     def check(self) -> None:
@@ -38,8 +40,8 @@ class WholeFile:
         if self.place.path.is_dir():
             raise RequestError("invalid_request", f"{str(self.place.path)!r} is a folder: name a file in it")
         _check_writable(self.place.path)
-        earlier = set(self.earlier_names()) if self.keeps_earlier else set()
-        self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | earlier
+        self._earlier_names = set(self.earlier_names()) if self.keeps_earlier else set()
+        self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | self._earlier_names
 
     @property
     def keeps_earlier(self) -> bool:
@@ -47,7 +49,10 @@ class WholeFile:
         return self.place.existing is Existing.SKIP and self.place.path.exists()
 
     def is_done(self, picture: Picture) -> bool:
-        return name_in_file(picture.name) in self._done
+        if (name := name_in_file(picture.name)) in self._done:
+            return True
+        self._done.add(name)  # a list may name it twice
+        return False
 
     def write(self, written: Sequence[Written]) -> list[Row]:
         rows = [row for _, row in written]
@@ -57,13 +62,16 @@ class WholeFile:
     def finish(self, pictures: Iterable[Picture]) -> None:
         unfinished = self.place.path.with_name(f".{os.getpid()}.limner-unfinished")
         try:
-            self.make(unfinished, self.journal.rows(), pictures)
-            with unfinished.open("rb") as file:
-                os.fsync(file.fileno())
+            self.make(unfinished, self.new_rows(), pictures)
+            sync(unfinished)
             unfinished.replace(self.place.path)
         finally:
             unfinished.unlink(missing_ok=True)
         self.journal.remove()
+
+    def new_rows(self) -> Iterator[Row]:
+        """Rows of the journal that the file does not hold: the last run may have ended just after making it."""
+        return (row for row in self.journal.rows() if name_in_file(row["file_name"]) not in self._earlier_names)
 
     def close(self) -> None:
         self.journal.close()
@@ -71,7 +79,13 @@ class WholeFile:
 
 def name_in_file(name: str) -> str:
     """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return encoded(name).decode("utf-8", "backslashreplace")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _check_writable(path: Path) -> None:

@@ -1,9 +1,8 @@
-"""The outermost layer of a request: its id, its measurements, and an answer when all else failed."""
+"""Around every request: its id, its measurements, its line in the log, and an answer when all else failed."""
 
 import logging
-import re
 import time
-from uuid import uuid4
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -11,18 +10,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving import metrics
 from serving.errors import problem_response, public_error
+from serving.logs import access_fields, access_logger
 from serving.openai_errors import in_format_of_route
 from serving.reports import Reporter
+from serving.request_ids import HEADER, usable_id
 
 logger = logging.getLogger(__name__)
 
-_USABLE_ID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 _CLIENT_GONE = "499"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestContext:
-    """Puts ``request_id`` and ``started`` (``time.perf_counter``) into the request's state, counts and times every
-    request, and answers an unexpected exception as any other error, without a traceback.
+    """Puts ``request_id`` and ``started`` (``time.perf_counter``) into the request's state; counts, times and logs
+    every request; answers an unexpected exception as any other error, without a traceback.
 
     ``return_id``: whether to send the id back; Ray's proxy does so itself.
     """
@@ -36,9 +38,10 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(scope)
+        request_id = usable_id(Headers(scope=scope).get(HEADER, ""))
         started = time.perf_counter()
-        scope.setdefault("state", {}).update(request_id=request_id, started=started)
+        state = scope.setdefault("state", {})
+        state.update(request_id=request_id, started=started)
         status = _CLIENT_GONE
 
         async def watched(message: Message) -> None:
@@ -46,7 +49,7 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 status = str(message["status"])
                 if self._return_id:
-                    MutableHeaders(scope=message)["x-request-id"] = request_id
+                    MutableHeaders(scope=message)[HEADER] = request_id
             await send(message)
 
         try:
@@ -54,16 +57,32 @@ class RequestContext:
         except ClientDisconnect:
             pass
         except Exception as error:
-            logger.exception("request %s failed", request_id)
+            logger.exception("request %s failed", request_id, extra=access_fields({"request_id": request_id}))
             if status != _CLIENT_GONE:  # the answer has begun; it cannot be taken back
                 raise
             self._reporter.count(metrics.ERRORS, "internal_error")
+            state["error"] = "internal_error"
             problem = problem_response(*public_error(error), request_id)
             await in_format_of_route(scope, problem)(scope, receive, watched)
         finally:
-            route = _route(scope)
-            self._reporter.count(metrics.REQUESTS, route, status)
-            self._reporter.observe(metrics.REQUEST_DURATION, time.perf_counter() - started, route)
+            self._account(scope, status, time.perf_counter() - started)
+
+    def _account(self, scope: Scope, status: str, seconds: float) -> None:
+        route = _route(scope)
+        self._reporter.count(metrics.REQUESTS, route, status)
+        self._reporter.observe(metrics.REQUEST_DURATION, seconds, route)
+        if route in _PROBES and status == "200":
+            return  # they come every few seconds
+        state: dict[str, Any] = scope["state"]
+        fields = {
+            "request_id": state["request_id"],
+            "method": scope["method"] if scope["method"] in _METHODS else "other",
+            "route": route,
+            "status": int(status),
+            "ms": round(seconds * 1000, 1),
+            **{name: state.get(name) for name in ("images", "model", "client", "error")},
+        }
+        access_logger.info("request", extra=access_fields(fields))
 
 
 def _route(scope: Scope) -> str:
@@ -72,8 +91,3 @@ def _route(scope: Scope) -> str:
         return str(route.path)
     # FastAPI adds its own document as a plain route, which leaves no trace in the scope.
     return scope["path"] if scope["path"] == scope["app"].openapi_url else "unmatched"
-
-
-def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if _USABLE_ID.fullmatch(given) else str(uuid4())

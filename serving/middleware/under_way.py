@@ -1,15 +1,22 @@
 """How many requests are under way, so that a server that stops can wait for the last answer to be sent."""
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Count:
-    """Requests under way in this process."""
+    """Requests under way in this process; ``on_change`` is told how many."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[int], None] = lambda _requests: None) -> None:
         self.requests = 0
+        self._on_change = on_change
+
+    def add(self, requests: int) -> None:
+        """One more, or one less."""
+        self.requests += requests
+        self._on_change(self.requests)
 
     async def none(self, timeout_s: float) -> bool:
         """Wait until there are none; false when there are some after ``timeout_s``."""
@@ -33,8 +40,8 @@ class UnderWay:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        self._count.requests += 1
+        self._count.add(1)
         try:
             await self._app(scope, receive, send)
         finally:
-            self._count.requests -= 1
+            self._count.add(-1)

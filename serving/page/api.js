@@ -1,5 +1,7 @@
 // Asks the server. Whatever goes wrong is a Trouble; an abort stays an AbortError.
 
+import { KEY_WANTED, keyHeaders } from "./key.js";
+
 export class Trouble extends Error {
   constructor(code, { detail = "", status = 0, retryAfter_s = null } = {}) {
     super(detail || code);
@@ -50,7 +52,7 @@ async function readable(file) {
 async function ask(path, options) {
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(path, { ...options, headers: { ...options.headers, ...keyHeaders() } });
   } catch (error) {
     if (isAbort(error)) throw error;
     throw new Trouble("no_answer");
@@ -79,5 +81,6 @@ async function trouble(response) {
     if (isAbort(error)) throw error; // anything else: a proxy's own text, which says nothing to people
   }
   const { code = `http_${status}`, detail = "" } = problem ?? {};
+  if (code === "unauthorized") document.dispatchEvent(new Event(KEY_WANTED));
   return new Trouble(code, { detail, status, retryAfter_s });
 }

@@ -7,6 +7,7 @@ import { byId } from "./dom.js";
 import { ExperimentsTab, listExperiments } from "./experiments_tab.js";
 import { clearTrouble, showTrouble } from "./explain.js";
 import { startHealth } from "./health.js";
+import { acceptKey } from "./key.js";
 import { Pictures, acceptDropsAndPastes } from "./picture.js";
 import { startTabs } from "./tabs.js";
 import { Votes } from "./votes.js";
@@ -22,6 +23,7 @@ startTabs(byId("tabs"), (name) => {
   if (name === "experiments") experimentsTab.load();
 });
 startHealth();
+acceptKey(byId("key-form"), load);
 load();
 
 async function load() {

@@ -15,6 +15,8 @@ const EXPLANATIONS = {
   too_large: ["This picture is too large for the server.", "Make it smaller, or save it with fewer pixels, and try again."],
   too_small: ["This picture is too small to say anything about.", ANOTHER],
   file_gone: ["The file can no longer be read.", "It was moved or changed after you chose it. Choose it again."],
+  unauthorized: ["This server asks for a key.", "Enter it at the top of the page and try again.", true],
+  rate_limited: ["Your key has used up its pictures for now.", "Your picture is still here.", true],
   body_timeout: ["Sending the picture took too long.", "Try again, or use a smaller picture.", true],
   queue_full: ["The server is busy.", "Your picture is still here.", true],
   deadline_exceeded: ["The caption took too long.", "The server has much to do. Try again in a moment.", true],

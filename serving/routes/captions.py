@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from models.errors import LimnerError
 from serving import metrics
+from serving.admission import admit
 from serving.bodies import read_caption_request
 from serving.client_watch import unless_gone
 from serving.errors import problem_responses
@@ -57,6 +58,7 @@ async def captions(request: Request, services: ServicesDep) -> Response | Captio
     options, images = await read_caption_request(request, services)
     part, options = take_part(services.args.experiments, options, request.state.request_id)
     job = caption_job(services, request.state.request_id, options)
+    admit(request, job.model, len(images))
     with _recorded(services, part, job, len(images)) as record:
         reply = await unless_gone(
             request,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from serving.admission import admit
 from serving.bodies import given_images, read_json
 from serving.chat_inputs import options_of, pictures_of
 from serving.chat_outputs import completion_of, events_of
@@ -54,6 +55,7 @@ async def chat_completions(request: Request, services: ServicesDep) -> Response 
     card = services.models.cards[services.models.resolve(asked.model)]
     options = options_of(asked, card.decoding, services.args.limits.max_rows)
     job = caption_job(services, request.state.request_id, options)
+    admit(request, job.model, len(images))
     reply = await unless_gone(
         request,
         with_images(request, services, images, lambda found: services.backend.caption(replace(job, images=found))),

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from models.errors import RequestError, UnknownNameError
 from serving import metrics
+from serving.admission import admit
 from serving.arms import describe, label_arms
 from serving.bodies import read_compare_request
 from serving.client_watch import unless_gone
@@ -48,6 +49,7 @@ async def compare(request: Request, services: ServicesDep) -> Response | Compare
     asked, images = await read_compare_request(request, services)
     _check_size(len(images), len(asked.arms), services.args.limits.max_images)
     labels, jobs = _jobs(services, request.state.request_id, asked)
+    admit(request, jobs[0].model, len(images) * len(jobs))
 
     async def ask(found: Images) -> list[CaptionReply]:
         return await _at_the_same_time(services, labels, [replace(job, images=found) for job in jobs])

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from models.errors import RequestError
 from serving import metrics
+from serving.admission import admit
 from serving.bodies import given_images, read_json
 from serving.client_watch import unless_gone
 from serving.errors import problem_responses
@@ -53,6 +54,7 @@ async def score(request: Request, services: ServicesDep) -> Response | ScoreResp
     model = services.models.resolve(asked.model)
     texts = tuple(tuple(texts) for texts in asked.captions)
     job = ScoreJob(request.state.request_id, model, (), texts)
+    admit(request, model, len(images))
     reply = await unless_gone(
         request,
         with_images(request, services, images, lambda found: services.backend.score(replace(job, images=found))),

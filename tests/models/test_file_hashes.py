@@ -48,7 +48,7 @@ def test_every_listed_file_is_checked(tmp_path: Path) -> None:
         verify_files(tmp_path, _card(a=right["b"]))
 
 
-@pytest.mark.parametrize("name", ["../card.json", "/etc/hostname", "sub/file", "..", "a\0b", "./x"])
+@pytest.mark.parametrize("name", ["../card.json", "/etc/hostname", "sub/file", "", "..", "a\0b", "./x"])
 def test_a_card_names_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(CheckpointError, match="bad_card: .*names a file outside its folder"):
         file_inside(tmp_path, name)

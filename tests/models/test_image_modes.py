@@ -149,3 +149,31 @@ def test_colour_profile_of_another_space_or_unreadable_is_ignored() -> None:
     assert _pixels(encoded(Image.new("L", (1, 1), 100), "PNG", icc_profile=profile)) == [(100, 100, 100)]
     for broken in (b"no profile", profile[:130], b"\0" * 128):
         assert _pixels(encoded(Image.new("RGB", (1, 1), _RED), "PNG", icc_profile=broken)) == [_RED]
+
+
+def _tiff_gray(bits: int, values: bytes, *, white_is_zero: bool = False, samples: int = 1, extra: int = 0) -> bytes:
+    """One pixel of one sample, or of grey and ``extra`` alpha: 1 multiplied in, 2 not."""
+    depth = bits | bits << 16 if samples == 2 else bits
+    tags = [(256, 1, 1), (257, 1, 1), (258, samples, depth), (259, 1, 1), (262, 1, int(not white_is_zero))]
+    tags += [(273, 1, 200), (277, 1, samples), (278, 1, 1), (279, 1, len(values)), (338, 1, extra)]
+    tags = tags[: len(tags) if samples == 2 else -1]
+    entries = b"".join(struct.pack("<HHII", tag, 3, count, value) for tag, count, value in tags)
+    return (b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries).ljust(200, b"\0") + values
+
+
+@pytest.mark.parametrize(("bits", "value"), [(8, b"\x10"), (16, b"\0\x10"), (4, b"\x10"), (1, b"\0")])
+def test_a_tiff_in_which_zero_is_white(bits: int, value: bytes) -> None:
+    [plain] = _pixels(_tiff_gray(bits, value))
+    [turned] = _pixels(_tiff_gray(bits, value, white_is_zero=True))
+    assert turned == tuple(255 - gray for gray in plain)
+
+
+def test_a_tiff_of_32_bits_without_sign() -> None:
+    """Half way to the extremes that it has, which is grey; read with a sign, it would be below zero."""
+    assert _pixels(_tiff_gray(32, struct.pack("<I", 4_000_000_000))) == [(128, 128, 128)]
+    assert "values from 0 to 8e+09" in load_image(_tiff_gray(32, struct.pack("<I", 4_000_000_000))).notes[0]
+
+
+@pytest.mark.parametrize("extra", [1, 2])
+def test_grey_tiff_with_alpha_multiplied_in_or_not(extra: int) -> None:
+    assert _pixels(_tiff_gray(8, bytes([0, 128]), samples=2, extra=extra)) == [(127, 127, 127)]

@@ -17,6 +17,7 @@ from models.decoding.strategy import Strategy
 from models.families.fake import FakeCaptioner
 from models.pipeline import CaptionPipeline, PipelineResult
 from serving.api import build_api
+from serving.api_keys import ApiKeys
 from serving.args import AppArgs
 from serving.engine import Engine
 from serving.fetching.url_images import UrlImages
@@ -86,22 +87,26 @@ class LocalBackend:
 
 @asynccontextmanager
 async def local_app(
-    pipeline: CaptionPipeline, args: AppArgs, url_images: UrlImages | None = None
+    pipeline: CaptionPipeline, args: AppArgs, url_images: UrlImages | None = None, *, keys: ApiKeys | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """An HTTP client of the application, and its engine."""
-    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args, url_images) as both:
+    async with local_models({pipeline.model_id: LoadedModel(pipeline)}, args, url_images, keys=keys) as both:
         yield both
 
 
 @asynccontextmanager
 async def local_models(
-    models: Mapping[str, LoadedModel], args: AppArgs, url_images: UrlImages | None = None
+    models: Mapping[str, LoadedModel],
+    args: AppArgs,
+    url_images: UrlImages | None = None,
+    *,
+    keys: ApiKeys | None = None,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """The same of several models, or of such as have directions."""
     reporter = Reporter("test", REPORTS_LOST)
     engine = Engine(models, args, reporter)
     services = Services(
-        args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter, url_images=url_images
+        args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter, url_images=url_images, keys=keys
     )
     try:
         async with client_of(build_api(services)) as client:

@@ -1,6 +1,8 @@
 """``limner caption`` and ``limner serve`` as people type them."""
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,10 +14,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from models.errors import RequestError
 from serving import cli
-from serving.args import Limits
+from serving.args import KeyArgs, Limits
 from tests.serving.conftest import free_port
 from tests.serving.support import b64, pictures, png
 
@@ -58,6 +62,35 @@ def test_serve_refuses_what_it_can_see_at_once(tmp_path: Path) -> None:
 def test_limits_that_cannot_be(words: list[str], why: str) -> None:
     with pytest.raises(RequestError, match=why):
         cli._limits(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--api-keys", "missing"], "API keys: .*missing cannot be read"),
+        (["--api-keys", "short"], "API keys: .*short, line 1 is not"),
+        (["--api-keys", "short", "--images-per-minute", "0"], "images_per_minute: Input should be greater than 0"),
+        (["--images-per-minute", "5"], "--images-per-minute is a rate of keys"),
+        (["--cors-origin", "example.org"], "cors_origins: 'example.org' is no origin"),
+    ],
+)
+def test_what_is_wrong_about_clients_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("short").write_text("me: secret")
+    app = typer.Typer()
+    app.command()(cli.serve)
+    refused = CliRunner().invoke(app, ["--model", "fake", "--no-scorer", *words]).exception
+    assert isinstance(refused, RequestError) and re.search(why, str(refused)), refused
+    assert "secret" not in str(refused)
+
+
+def test_keys_come_from_the_environment_where_no_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LIMNER_API_KEYS", raising=False)
+    assert cli._keys(None, None) is None
+    monkeypatch.setenv("LIMNER_API_KEYS", "me: 0123456789abcdef")
+    assert cli._keys(None, 5.0) == KeyArgs(env="LIMNER_API_KEYS", images_per_minute=5.0)
 
 
 def test_limits_take_the_place_of_the_defaults() -> None:
@@ -115,7 +148,10 @@ def test_serve_refuses_experiments_that_cannot_run(tmp_path: Path) -> None:
 
 def test_serve_until_told_to_stop(tmp_path: Path) -> None:
     port = str(free_port())
+    key = "a-key-of-this-test-1"
+    (tmp_path / "keys").write_text(f"tester: {key}\n")
     words = ["serve", "--model", "fake", "--no-scorer", "--device", "cpu", "--port", port]
+    words += ["--api-keys", "keys", "--log-dir", "logs"]
     process = subprocess.Popen(
         [*MAIN, *words],
         cwd=tmp_path,
@@ -129,12 +165,20 @@ def test_serve_until_told_to_stop(tmp_path: Path) -> None:
         assert process.stdout.readline().startswith(f"limner is ready on http://127.0.0.1:{port} ")
         assert process.stdout.readline().startswith("try: curl ")
         headers = {"content-type": "image/png"}
-        answer = httpx.post(f"http://127.0.0.1:{port}/v1/captions", content=png(), headers=headers, trust_env=False)
-        assert answer.json()["results"][0]["captions"][0]["clip_score"] is None
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+            refused = client.post("/v1/captions", content=png(), headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+            client.headers["x-api-key"] = key
+            answer = client.post("/v1/captions", content=png(), headers=headers)
+            assert answer.json()["results"][0]["captions"][0]["clip_score"] is None
             stop_under_load(client, process)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "starting with fake; this takes some seconds\n")
+        [log] = (tmp_path / "logs").glob("limner_ingress_*.jsonl")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert [line.get("client") for line in lines[:2]] == [None, "tester"]
+        assert {line["request_id"] for line in lines[:2]} == {refused.json()["request_id"], answer.json()["id"]}
+        assert key not in log.read_text()
     finally:
         process.kill()
         process.wait()

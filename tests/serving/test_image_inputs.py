@@ -1,6 +1,8 @@
 """base64 in all its spellings, and URLs that nobody follows here."""
 
 import base64
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -22,6 +24,7 @@ TEXT = base64.b64encode(DATA).decode()
         "\r\n".join(TEXT[start : start + 76] for start in range(0, len(TEXT), 76)),
         base64.urlsafe_b64encode(DATA).decode(),
         TEXT.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D"),
+        base64.encodebytes(DATA).decode().replace("+", "%2b").replace("/", "%2f").replace("\n", "%0d%0a"),
         f"data:image/png;base64,{TEXT}",
         f"data:;base64,{TEXT}",
         f"data:image/jpg;charset=x;BASE64, {TEXT}",
@@ -71,3 +74,11 @@ def test_urls_are_refused_without_being_looked_at(url: str) -> None:
 def test_urls_that_may_be_fetched_are_not_looked_at_either(url: str) -> None:
     assert image_bytes(ImageInput(url=url), urls=True) == ImageUrl(url)
     assert image_bytes(ImageInput(base64=TEXT), urls=True) == DATA
+
+
+@pytest.mark.parametrize("text", ["%" * 4_000_000, "%41" * 2_000_000, " A" * 3_000_000, "A\r\n" * 2_000_000])
+def test_a_body_of_escapes_or_spaces_costs_little(text: str) -> None:
+    started = time.process_time()
+    with suppress(ImageError):
+        decode_base64(text)
+    assert time.process_time() - started < 1

@@ -47,3 +47,17 @@ def test_malformed(text: bytes, why: str) -> None:
 def test_the_detail_says_where_the_text_came_from() -> None:
     with pytest.raises(RequestError, match="the query parameter decode is not JSON"):
         parse_json("{", "the query parameter decode")
+
+
+def test_millions_of_values_are_refused_before_they_are_made() -> None:
+    with pytest.raises(RequestError, match="more than 200000 commas") as caught:
+        parse_json(b"[" + b"[]," * 300_000 + b"[]]")
+    assert caught.value.code == "malformed_json"
+    assert len(parse_json(b"[" + b"1," * 199_999 + b"1]")) == 200_000
+
+
+@pytest.mark.parametrize(("text", "value"), [("3.0", 3), ("-1e2", -100), ("-0.0", 0), ("1e308", 1e308), ("2.5", 2.5)])
+def test_a_whole_number_is_an_integer_however_it_is_written(text: str, value: float) -> None:
+    found = parse_json(text)
+    assert found == value
+    assert isinstance(found, int) == (abs(value) < 2**53 and value == int(value))

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from models.device import pick_device
-from models.errors import CheckpointError, RequestError
-from models.families.hub import load_model
+from models.errors import RequestError
+from models.families.hub import load_model, load_tokenizer
 from training.metrics.interface import Definition, MetricInputs
 from training.metrics.kinds import CorpusMetric
 
@@ -50,10 +50,7 @@ class Perplexity(CorpusMetric[Counts]):
         self._device = pick_device(self.options.device)
         model_class: Any = AutoModelForCausalLM
         self._model = load_model(source, model_class, device=self._device, dtype=torch.float32)
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(source)
-        except (OSError, ValueError) as error:
-            raise CheckpointError("missing_file", f"the tokenizer of {source} cannot be read: {error}") from error
+        self._tokenizer: Any = load_tokenizer(source)
         self._start = self._start_ids() if self.options.start_token else []
 
     def definitions(self) -> dict[str, Definition]:

@@ -32,3 +32,13 @@ def test_it_waits_for_answers_and_counts_failures_out() -> None:
         assert await waiting
 
     asyncio.run(scenario())
+
+
+def test_whoever_wants_to_know_is_told() -> None:
+    told: list[int] = []
+    count = Count(told.append)
+
+    async def nothing(*_: Any) -> Any: ...
+
+    asyncio.run(UnderWay(nothing, count=count)({"type": "http", "path": "/"}, nothing, nothing))
+    assert told == [1, 0]

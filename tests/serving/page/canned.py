@@ -101,6 +101,9 @@ class Canned:
     troubles: list[tuple[str, str]] = field(default_factory=list)
     """Path and code of refusals to come."""
 
+    key: str | None = None
+    """What every question must bring."""
+
     experiments: bool = True
     scrapes: int = 0
     held: float | None = None
@@ -117,6 +120,7 @@ class Canned:
         self.asked.clear()
         self.troubles.clear()
         self.experiments = True
+        self.key = None
         self.held = None
         self.gate.clear()
 
@@ -154,6 +158,13 @@ def build(canned: Canned) -> FastAPI:
     app = FastAPI()
     app.state.services = SimpleNamespace(args=AppArgs())
     app.include_router(router)
+
+    @app.middleware("http")
+    async def keys(request: Request, call_next: Any) -> Any:
+        closed = request.url.path.startswith(("/v1/", "/metrics"))
+        if closed and canned.key is not None and request.headers.get("x-api-key") != canned.key:
+            return problem_response("unauthorized", "a key is needed", "r")
+        return await call_next(request)
 
     def refused(path: str) -> JSONResponse | None:
         for trouble in canned.troubles:

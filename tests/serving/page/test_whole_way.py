@@ -41,6 +41,16 @@ def test_the_whole_way_to_the_real_server(driver: Chrome, server: str, picture: 
     assert complaints(driver) == []
 
 
+def test_the_document_of_the_interface_is_shown(driver: Chrome, server: str) -> None:
+    """Swagger UI lives with the content security policy of its page."""
+    hosts_asked(driver), complaints(driver)
+    page = Page(driver, server)
+    driver.get(f"{server}/docs")
+    page.until(lambda: "/v1/captions" in page.text("#swagger-ui"))
+    assert hosts_asked(driver) == {server.removeprefix("http://")}
+    assert complaints(driver) == []
+
+
 def caption(page: Page) -> str:
     """The one that belongs to what is chosen now; empty until it is there."""
     return page.text("#caption") if page.find("#caption-output").get_attribute("aria-busy") == "false" else ""
