@@ -4,16 +4,19 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
+import psutil
 import pytest
 
 from benchmarks.report import percentile
 from serving.args import Limits
 from tests.figures import Figures
 from tests.serving.conftest import served_models
+from tests.serving.processes import APPLICATION, RAYS, processes
 from tests.serving.support import b64, pictures
 from tests.serving.wire import Reply, Request, ask
 
@@ -109,6 +112,23 @@ async def _recovery(url: str, normal_s: float) -> float:
     raise AssertionError("never as fast as before")
 
 
+@contextmanager
+def busy(figure: Figures, name: str) -> Iterator[None]:
+    """Tells how much of a core each process used, the clients among them, and all other programs together."""
+    watched = {**processes((*APPLICATION, *RAYS)), "clients": psutil.Process()}
+
+    def used() -> dict[str, float]:
+        whole = psutil.cpu_times()
+        ours = {name: sum(process.cpu_times()[:2]) for name, process in watched.items()}
+        return {**ours, "others": whole.user + whole.system + whole.nice - sum(ours.values())}
+
+    before, began = used(), time.perf_counter()
+    yield
+    took_s = time.perf_counter() - began
+    shares = {name: (now - before[name]) / took_s for name, now in used().items()}
+    figure(name, ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items() if share >= 0.01))
+
+
 async def alone(url: str) -> float:
     """Seconds that one client waits when there is no other: the median of a few."""
     return median([(await ask(url, request)).took_s for request in requests()[:9]])
@@ -129,8 +149,10 @@ def test_it_does_what_it_can_and_refuses_the_rest(
     async def scenario() -> tuple[float, float, Load]:
         await capacity(server, 2)  # warm
         normal_s = await alone(server)
-        at_best = await capacity(server, measured_s)
-        return normal_s, at_best, await offer(server, TIMES * at_best, loaded_s, normal_s)
+        with busy(figure, "processor at capacity"):
+            at_best = await capacity(server, measured_s)
+        with busy(figure, "processor under the load"):
+            return normal_s, at_best, await offer(server, TIMES * at_best, loaded_s, normal_s)
 
     normal_s, at_best, load = asyncio.run(scenario())
     served = [answer for answer in load.answers if answer.reply.status == 200]

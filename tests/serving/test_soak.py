@@ -28,6 +28,9 @@ from tests.serving.traffic import Traffic, kinds
 AT_ONCE = 12
 WINDOWS = 24
 MOST_GROWTH = 0.05
+PEAKS = ("3 MB", "left at once", "left in the queue", "left in the pass", "several", "fallback", "mix", "vote")
+"""Kinds that take much memory for a moment, the more the more of them meet. They all meet before anything is measured:
+an allocator keeps some of what it once had, and a high mark that is reached late would look like a leak."""
 ROOM = 5
 """Threads and descriptors that a process may come to hold later than others: pools fill when they first need to."""
 QUIET_WITHIN_S = 60
@@ -39,7 +42,7 @@ def run(server: str, traffic: Traffic, visits: int) -> None:
 
 @pytest.mark.parametrize(
     ("warm_up", "visits"),
-    [pytest.param(500, 1500, id="2000"), pytest.param(2500, 17500, id="20000", marks=pytest.mark.slow)],
+    [pytest.param(200, 1500, id="2000"), pytest.param(2500, 17500, id="20000", marks=pytest.mark.slow)],
 )
 def test_mixed_requests_leave_nothing_behind(
     server: str, client: httpx.Client, figure: Figures, warm_up: int, visits: int
@@ -48,6 +51,7 @@ def test_mixed_requests_leave_nothing_behind(
     client.close()  # a connection that it keeps would be counted
     traffic = Traffic(kinds(served_models(), experiment="load"), seed=warm_up)
     asyncio.run(traffic.each(server))
+    run(server, traffic.only(PEAKS), 4 * len(PEAKS) * AT_ONCE)
     run(server, traffic, warm_up)
     application, rays = processes(), processes(RAYS)
     assert set(application) == set(APPLICATION)
@@ -88,17 +92,6 @@ def memory(windows: list[dict[str, Held]], name: str) -> list[float]:
     return [round(window[name].memory_mib, 1) for window in windows]
 
 
-def _dbg(t):
-    n = Counter()
-    for (k, _), c in t.seen.items():
-        n[k] += c
-    open("/tmp/proof_kinds.txt", "w").write(
-        "\n".join(
-            f"{t.took_s[k]:8.2f} s {n[k]:5d} {1000 * t.took_s[k] / n[k]:8.1f} ms {k}" for k, _ in t.took_s.most_common()
-        )
-    )
-
-
 def tell(
     figure: Figures,
     traffic: Traffic,
@@ -107,7 +100,6 @@ def tell(
     after: dict[str, Held],
     per_s: float,
 ) -> None:
-    _dbg(traffic)
     statuses = Counter[int]()
     for (_, status), times in traffic.seen.items():
         statuses[status] += times

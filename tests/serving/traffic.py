@@ -3,11 +3,10 @@
 import asyncio
 import json
 import random
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -43,18 +42,22 @@ class Traffic:
 
     def __init__(self, kinds: Sequence[Kind], seed: int) -> None:
         self._kinds = kinds
+        self._seed = seed
         self._chance = random.Random(seed)
         self.seen: Counter[tuple[str, int]] = Counter()
         """By kind and status."""
         self.wrong: list[str] = []
-        self.took_s: Counter[str] = Counter()
+
+    def only(self, names: Collection[str]) -> "Traffic":
+        """Of some kinds alone, as often each; what is wrong with them is remembered here."""
+        fewer = Traffic([replace(kind, weight=1) for kind in self._kinds if kind.name in names], self._seed)
+        fewer.seen, fewer.wrong = self.seen, self.wrong
+        return fewer
 
     async def visit(self, url: str, kind: Kind) -> None:
         """One visit of that kind."""
-        began = time.perf_counter()
         try:
             status = await kind.act(url, self._chance)
-            self.took_s[kind.name] += time.perf_counter() - began  # type: ignore
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             self.wrong.append(f"{kind.name}: {error!r}")
             return
