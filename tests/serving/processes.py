@@ -52,7 +52,7 @@ def held(found: Mapping[str, psutil.Process]) -> dict[str, Held]:
 
 
 def growth(values: Sequence[float]) -> float:
-    """By what share of their level the last three quarters of the values rise, by the Theil-Sen slope: the median of
+    """By what share of where it began the line through the last three quarters of the values rises: the median of
     the slopes of all pairs, which outliers do not move."""
     rest = list(values[len(values) // 4 :])
     slope, level, *_ = stats.theilslopes(rest)
