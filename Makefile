@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test storm check fuzz bench bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm soak overload faults check fuzz bench bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -17,6 +17,9 @@ help:
 	@echo "make test     the test suite"
 	@echo "make kill-test  limner caption killed at 20 random moments: nothing lost, nothing doubled"
 	@echo "make storm    three times 500 clients that hang up, and what is left of them"
+	@echo "make soak     20,000 requests of every kind, and what every process holds afterwards"
+	@echo "make overload four times more requests than the server can answer, for 2 minutes"
+	@echo "make faults   every process of the server killed under load, its disk full, its database killed"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
 	@echo "make bench    how fast pictures are captioned here, and what the HTTP path adds"
@@ -45,6 +48,15 @@ kill-test: $(STAMP)
 
 storm: $(STAMP)
 	$(BIN)/python -m pytest -m slow -s tests/serving/test_disconnects.py
+
+soak: $(STAMP)
+	$(BIN)/python -m pytest -m slow --show-capture=no tests/serving/test_soak.py
+
+overload: $(STAMP)
+	$(BIN)/python -m pytest -m slow --show-capture=no tests/serving/test_overload.py
+
+faults: $(STAMP)
+	$(BIN)/python -m pytest -m "slow or not slow" --show-capture=no tests/serving/test_faults.py tests/serving/test_ledger_faults.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

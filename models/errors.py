@@ -83,13 +83,16 @@ class ExperimentError(LimnerError):
 
 
 class OverloadedError(LimnerError):
-    """``retry_after_s``: when to come again, where it can be estimated; else the edge has a default for the code."""
+    """``retry_after_s``: when to come again, where it can be estimated; else the edge has a default for the code.
+    ``full_for_s``: how long there will be little room, and the queue will not run empty all the same.
+    """
 
     codes = frozenset({"queue_full", "rate_limited", "deadline_exceeded", "shutting_down", "unavailable"})
 
-    def __init__(self, code: str, detail: str, retry_after_s: int | None = None) -> None:
+    def __init__(self, code: str, detail: str, retry_after_s: int | None = None, *, full_for_s: float = 0.0) -> None:
         super().__init__(code, detail)
         self.retry_after_s = retry_after_s  # pickled with the attributes; ``args`` stay code and detail
+        self.full_for_s = full_for_s
 
 
 class MissingDependencyError(LimnerError):

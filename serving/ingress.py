@@ -18,6 +18,7 @@ from serving.args import AppArgs
 from serving.experiments.checks import check_arms
 from serving.experiments.outcomes import OutcomeSender
 from serving.fetching.url_images import UrlImages
+from serving.full_queues import FullQueues
 from serving.ledger_deployment import RayLedger
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
@@ -41,6 +42,7 @@ class RayBackend:
         self._monitor = monitor
         self._timeout_s = deadline_s + _GRACE_S
         self._was_ready = False
+        self._full = FullQueues()
 
     async def caption(self, job: CaptionJob) -> CaptionReply:
         """Captions of the images of one request."""
@@ -66,6 +68,8 @@ class RayBackend:
         return text
 
     async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
+        images = sum(isinstance(data, bytes) for data in job.images)
+        self._full.check(job.model, images)
         if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model
             raise OverloadedError("unavailable", "the models are not ready yet; /readyz tells when they are")
         try:
@@ -73,6 +77,8 @@ class RayBackend:
         except OverloadedError:
             self._was_ready = False  # it may be gone: the next one asks first
             raise
+        if isinstance(reply, OverloadedError):
+            self._full.note(job.model, images, reply)
         if isinstance(reply, LimnerError):
             raise reply
         return reply

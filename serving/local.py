@@ -90,8 +90,9 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def _prepare_environment() -> None:
-    """What Ray's processes read when they start: no phoning home, what the proxy does besides, and this very package,
-    wherever it was found."""
+    """What Ray's processes read when they start: no phoning home, what the proxy does besides, how soon a proxy that
+    died is missed (after three looks), and this very package, wherever it was found."""
+    os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "2")  # Ray looks every 10 s
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", CALLBACK)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

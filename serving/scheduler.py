@@ -21,6 +21,8 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _LONGEST_RETRY_S = 60
+_FULL_SHARE = 1 / 8
+"""A queue counts as full until this share of a lane's images has gone."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,10 @@ class Scheduler(Generic[P, R]):
                 f"{room.held_by(lane)} images wait for {lane!r} already and other models keep their share of the queue"
             )
         return OverloadedError(
-            "queue_full", f"{why}; {images} more do not fit: try again shortly", self._retry_s(images)
+            "queue_full",
+            f"{why}; {images} more do not fit: try again shortly",
+            self._retry_s(images),
+            full_for_s=_FULL_SHARE * room.held_by(lane) * (self._times.seconds_per_image or 0.0),
         )
 
     def _retry_s(self, images: int) -> int | None:

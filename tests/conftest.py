@@ -4,6 +4,10 @@ import os
 
 import pytest
 
+from tests.figures import figure, lines
+
+__all__ = ["figure"]
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any test imports a hub client, which reads it once
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for a busy core cost more than they give
 
@@ -14,3 +18,11 @@ def _seed() -> None:
     import torch  # deferred: the variables above must be set first
 
     torch.manual_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The figures that tests told of, in one place."""
+    if measured := lines(terminalreporter):
+        terminalreporter.section("figures")
+        for line in measured:
+            terminalreporter.write_line(line)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.disks import may_mount
 from tests.postgres import programs
 
 CASES = Path(__file__).resolve().parent / "cases"
@@ -83,4 +84,5 @@ needs_prometheus = Requirement(
     "no `prometheus` and `promtool` on the PATH (Debian: apt-get install prometheus)",
     True,
 )
+needs_mount = Requirement("mount", may_mount, "this user may not mount disks", False)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

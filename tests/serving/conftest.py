@@ -50,15 +50,21 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def server(scorer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def ledger_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of the application's ledger."""
+    return tmp_path_factory.mktemp("ledger") / "ledger.db"
+
+
+@pytest.fixture(scope="session")
+def server(scorer: str, ledger_file: Path) -> Iterator[str]:
     """The address of the application: ``fake`` is the default model, small bounds on queue and body time."""
     args = AppArgs(
         models=served_models(),
         scorer=scorer,
         device="cpu",
         limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),
-        experiments=(experiment(name="tone"), experiment(name="kept"), *readme_experiments()),
-        ledger=f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db",
+        experiments=(*(experiment(name=name) for name in ("tone", "kept", "load")), *readme_experiments()),
+        ledger=f"sqlite:///{ledger_file}",
     )
     with local_ray(), deployed(args, "127.0.0.1", free_port()) as url:
         yield url
