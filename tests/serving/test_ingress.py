@@ -43,7 +43,8 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    assert found == {"app", "captioner", "ingress", "ledger_deployment", "local", "monitor", "replicas", "scorer"}
+    deployments = {"app", "captioner", "ingress", "ledger_deployment", "monitor", "replicas", "scorer"}
+    assert found == {*deployments, "local", "ray_data"}
 
 
 def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(client: httpx.Client) -> None:
