@@ -128,7 +128,8 @@ class Opener:
 
 
 def _become_worker() -> None:
-    """Leave interrupts to the parent, and end with it, however it ends."""
+    """Leave interrupts to the parent, and the processors to its model; end with it, however it ends."""
+    os.nice(19)  # each interruption of one thread of the model is waited for by all of them
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
