@@ -172,14 +172,28 @@ def _run(sources: Sources, stage: Stage, output: Output, run_file: RunFile | Non
     from serving.folders.run import run
 
     summary = Summary()
-    if run_file is not None:
-        run_file.write("running", summary)
-    finished = False
+    begun = finished = False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+        if run_file is not None:
+            run_file.write("running", summary)
+
     try:
         with _stop_on_signals() as stopped, Bar(summary, shown=run_file is not None) as bar:
-            finished = run(sources, stage, output, summary, stop=lambda: bool(stopped), watcher=bar, failed=bar.failed)
+            finished = run(
+                sources,
+                stage,
+                output,
+                summary,
+                stop=lambda: bool(stopped),
+                begin=begin,
+                watcher=bar,
+                failed=bar.failed,
+            )
     finally:
-        if run_file is not None:
+        if run_file is not None and (begun or (finished and summary.pictures)):
             with suppress(OSError) if not finished else nullcontext():  # the disk may be what ended it
                 run_file.write("finished" if finished else "stopped", summary)
     _tell(sources, summary, finished, run_file)

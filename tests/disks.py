@@ -63,6 +63,7 @@ class FailingDisk:
     def repair(self) -> None:
         """Mount it anew; nobody may have files open."""
         _run("umount", str(self.folder))
+        subprocess.run(["e2fsck", "-fy", str(_image_of(self.folder))], capture_output=True, timeout=_MOUNT_WITHIN_S)
         _run("mount", "-o", "loop", str(_image_of(self.folder)), str(self.folder))
 
 

@@ -18,9 +18,9 @@ class Metadata(WholeFile):
     def earlier_names(self) -> Iterator[str]:
         yield from (row["file_name"] for _, row in self._earlier() if _has_text(row))
 
-    def make(self, unfinished: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
+    def make(self, place: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
         texts = {name_in_file(row["file_name"]): row["captions"][0]["text"] for row in rows if row["captions"]}
-        with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        with place.open("w", encoding="utf-8", newline="\n") as file:
             for line, row in self._earlier() if self.place.path.exists() else ():
                 text = texts.pop(row["file_name"], None)
                 file.write(line if text is None else _line({**row, "text": text}))

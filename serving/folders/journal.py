@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from models.errors import RequestError
+from serving.folders.unfinished import unfinished
 from serving.output import json_line
 
 Row = Mapping[str, Any]
@@ -31,15 +32,14 @@ class Journal:
         """Begin to write, after the rows that are there; gives the names of those that hold captions.
 
         The last row of a name counts. Rows with an error, blank and damaged lines are taken out, so that their pictures
-        come again. ``fresh``: begin with an empty file.
+        come again. ``fresh``: what is there does not count, and stays until ``clear``.
 
         Raises:
             RequestError: ``invalid_request`` when the file cannot be written, is being written by another process, or
                 holds something else.
         """
-        self._file = file = self._locked_here()
+        self._file = self._locked_here()
         if fresh:
-            file.truncate(0)
             return set()
         try:
             lines, clean = self._look_through()
@@ -49,6 +49,11 @@ class Journal:
             self.close()
             raise
         return set(lines)
+
+    def clear(self) -> None:
+        """Take out all rows."""
+        assert self._file is not None
+        self._file.truncate(0)
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows; they are on the disk when this returns."""
@@ -118,7 +123,7 @@ class Journal:
     def _keep(self, numbers: set[int]) -> None:
         """Keep some lines, in a new file that takes the place of the old one."""
         assert self._file is not None
-        other = self.path.with_name(f".{os.getpid()}.limner-unfinished")
+        other = unfinished(self.path)
         try:
             file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
             for number, row in enumerate(self._parsed(), 1):

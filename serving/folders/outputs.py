@@ -51,6 +51,10 @@ class Output(Protocol):
     def is_done(self, picture: Picture) -> bool:
         """Whether the picture needs no captions any more: it has them, or was asked about before."""
 
+    def begin(self) -> None:
+        """The first rows are about to be written. Until then what was there stays: a run may find nothing to do, or no
+        model to do it with."""
+
     def write(self, written: Sequence[Written]) -> list[Row]:
         """Keep rows; gives them back, with an error where the row of one picture could not be kept."""
 
@@ -116,6 +120,8 @@ def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Exi
     if existing in (Existing.APPEND, Existing.PREPEND) and kind not in ADDS_TO_CAPTIONS:
         allowed = " and ".join(sorted(ADDS_TO_CAPTIONS))
         raise RequestError("invalid_request", f"--existing {existing}: of {allowed} only, not of {kind}")
+    if out is not None and out.name == "run.json":
+        raise RequestError("invalid_request", "run.json is where the record of the run goes: name another --out")
     if out is not None:
         return Destination(out, existing, apart=kind in OF_MANY_FILES)
     if kind in ADDS_TO_CAPTIONS:

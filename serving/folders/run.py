@@ -65,16 +65,17 @@ def run(
     summary: Summary,
     *,
     stop: Callable[[], bool] = lambda: False,
+    begin: Callable[[], None] = lambda: None,
     watcher: Watcher | None = None,
     failed: Callable[[Row], None] = lambda row: None,
 ) -> bool:
     """Caption what ``output`` does not hold yet; false when ``stop`` ended it before everything was done.
 
     What is captioned when ``stop`` turns true is still written. Raises what ``stage`` and ``output`` raise; what was
-    written until then is kept.
+    written until then is kept. ``begin`` is called before anything is written, and not where nothing is.
     """
     summary.skipped = sources.skipped
-    stopped = False
+    begun = stopped = False
 
     def wanted() -> Iterator[Picture]:
         nonlocal stopped
@@ -90,6 +91,11 @@ def run(
                 yield picture
 
     def keep(written: Sequence[Written]) -> None:
+        nonlocal begun
+        if not begun:
+            output.begin()
+            begin()
+            begun = True
         for row in output.write(written):
             summary.add(row)
             if row["error"] is not None:
@@ -108,7 +114,7 @@ def run(
                 break
         if before is not None:
             before.result()
-    if not stopped:
+    if not stopped and summary.pictures:
         output.finish(sources.counted_apart())
     return not stopped
 

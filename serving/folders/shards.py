@@ -15,6 +15,7 @@ from models.image_formats import sniff
 from models.images import read_bytes
 from serving.folders.outputs import Destination, Existing, Row
 from serving.folders.pictures import SUFFIXES, Picture
+from serving.folders.unfinished import unfinished
 from serving.folders.whole_files import WholeFile, name_in_file, sync
 from serving.output import json_line
 
@@ -89,13 +90,13 @@ def _names_in(shard: Path) -> Iterator[str]:
 
 def _write(folder: Path, first: int, rows: dict[str, Row], pictures: Iterable[Picture]) -> list[Path]:
     """Shards of the pictures that have rows, in order."""
-    unfinished = folder / f".{os.getpid()}.limner-unfinished"
+    other = unfinished(folder / "shard")
     written: list[Path] = []
     chosen = ((picture, row) for picture in pictures if (row := rows.pop(picture.name, None)))  # each once
     number = 0
     try:
         while (one := next(chosen, None)) is not None:
-            with unfinished.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+            with other.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
                 size = count = 0
                 while one is not None:
                     size += _add(archive, f"{first + len(written):05d}-{number:09d}", *one)
@@ -103,11 +104,13 @@ def _write(folder: Path, first: int, rows: dict[str, Row], pictures: Iterable[Pi
                     if count >= _MOST_PICTURES or size >= _MOST_BYTES:
                         break
                     one = next(chosen, None)
-            sync(unfinished)
+            if not size:  # all of them are gone
+                continue
+            sync(other)
             written.append(folder / f"{first + len(written):05d}.tar")
-            unfinished.replace(written[-1])
+            other.replace(written[-1])
     finally:
-        unfinished.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)
     return written
 
 

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -14,8 +13,8 @@ from models.errors import RequestError
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture, named_like_a_picture
+from serving.folders.unfinished import unfinished
 
-JOURNAL = ".limner-journal"
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _TAIL = 10_000  # rows of the journal whose sidecars may not have been written when a run was killed: more than a batch
@@ -31,27 +30,40 @@ class Sidecars:
 
     def __init__(self, place: Destination) -> None:
         self._place = place
-        self._journal = Journal(place.path / JOURNAL)
+        self._journal = Journal(place.path / f"{self.suffix}.limner-journal")
         self._in_journal: set[str] = set()
         self._tail: dict[str, Row] = {}
         self._stems = lru_cache(maxsize=8)(_stems)
         self._met: dict[Path, str] = {}
+        self._asked: set[str] = set()
 
     def open(self, *, go_on: bool) -> None:
         if self._place.apart:
             _make(self._place.path)
         self._in_journal = self._journal.open(fresh=not go_on)
+        if not go_on:
+            self._journal.clear()
         self._tail = {row["file_name"]: row for row in deque(self._journal.rows(), _TAIL)}
 
     def is_done(self, picture: Picture) -> bool:
         if (row := self._tail.pop(picture.name, None)) is not None and self._keep(picture, row) is row:
             return True
         if self._place.existing is not Existing.SKIP:
-            return picture.name in self._in_journal
+            return picture.name in self._in_journal or self._was_met(picture)
         try:
             return bool(_content(self._path(picture)))
         except (OSError, ValueError):
             return False  # it fails in its turn
+
+    def _was_met(self, picture: Picture) -> bool:
+        """Whether a list named it before: ``a.jpg`` and ``./a.jpg`` have one sidecar."""
+        place = os.path.normpath(os.path.join(picture.path, picture.name) if picture.in_archive else picture.path)
+        known = place in self._asked
+        self._asked.add(place)
+        return known
+
+    def begin(self) -> None:
+        pass
 
     def write(self, written: Sequence[Written]) -> list[Row]:
         self._journal.append([row for _, row in written])
@@ -175,12 +187,12 @@ def _make(folder: Path) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that is whole or absent; its name while it is not is short, since the other may be very long."""
-    unfinished = path.with_name(f".{os.getpid()}-{threading.get_ident()}.limner-unfinished")  # two threads write
+    other = unfinished(path)
     try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
+        other.write_bytes(content)
+        other.replace(path)
     finally:
-        unfinished.unlink(missing_ok=True)
+        other.unlink(missing_ok=True)
 
 
 def _failed(row: Row, code: str, detail: str) -> Row:

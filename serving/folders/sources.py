@@ -48,15 +48,14 @@ class Sources:
 
     @property
     def root(self) -> str | None:
-        """What the names of the pictures are relative to, where it is not this process's folder."""
+        """What the names of the pictures are relative to; None where they are absolute."""
         path = self.paths[0]
-        if len(self.paths) > 1 or path == STDIN:
-            return None
-        if os.path.isdir(path) or is_archive(path):
-            return path
-        return (
-            os.path.dirname(path) or "." if path.lower().endswith(tuple(_BY_SUFFIX)) and os.path.isfile(path) else None
-        )
+        if len(self.paths) == 1:
+            if os.path.isdir(path) or is_archive(path):
+                return path
+            if path.lower().endswith(tuple(_BY_SUFFIX)) and os.path.isfile(path):
+                return os.path.dirname(path) or "."
+        return None if all(map(os.path.isabs, self.paths)) else "."
 
     @property
     def can_be_counted(self) -> bool:

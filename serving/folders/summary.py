@@ -12,6 +12,7 @@ from typing import Any, Literal
 from models import __version__
 from models.errors import RequestError
 from serving.folders.outputs import ADDS_TO_CAPTIONS, OF_MANY_FILES, SHARED, Destination, Row
+from serving.folders.unfinished import unfinished
 from serving.folders.whole_files import name_in_file, sync
 
 State = Literal["running", "stopped", "finished"]
@@ -130,13 +131,13 @@ class RunFile:
         }
         if others := self._others():
             content["others"] = others
-        unfinished = self._path.with_name(f".{os.getpid()}.limner-run")
+        other = unfinished(self._path)
         try:
-            unfinished.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-            sync(unfinished)
-            unfinished.replace(self._path)
+            other.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+            sync(other)
+            other.replace(self._path)
         finally:
-            unfinished.unlink(missing_ok=True)
+            other.unlink(missing_ok=True)
 
     def _before(self) -> dict[str, Any] | None:
         """What is known of the last run that wrote this output; None where there was none."""

@@ -61,9 +61,9 @@ class Csv(WholeFile):
     def earlier_names(self) -> Iterator[str]:
         yield from (row["file_name"] for row in self._earlier())
 
-    def make(self, unfinished: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    def make(self, place: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
+        with place.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)  # else a lone \r is not
             writer.writeheader()
             if self.keeps_earlier:
                 writer.writerows(self._earlier())
@@ -96,10 +96,10 @@ class Parquet(WholeFile):
         for batch in self._earlier():
             yield from batch.column("file_name").to_pylist()
 
-    def make(self, unfinished: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
+    def make(self, place: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
         arrow, parquet = _pyarrow()
         schema = _schema(arrow)
-        with parquet.ParquetWriter(unfinished, schema) as writer:
+        with parquet.ParquetWriter(place, schema) as writer:
             for batch in self._earlier() if self.keeps_earlier else ():
                 writer.write_batch(batch)
             waiting: list[dict[str, Any]] = []

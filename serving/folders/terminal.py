@@ -22,6 +22,9 @@ class Terminal:
     def is_done(self, picture: Picture) -> bool:
         return False
 
+    def begin(self) -> None:
+        pass
+
     def write(self, written: Sequence[Written]) -> list[Row]:
         rows = [row for _, row in written]
         for row in rows:

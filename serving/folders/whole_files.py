@@ -8,6 +8,7 @@ from models.errors import RequestError
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
+from serving.folders.unfinished import unfinished
 from serving.output import encoded
 
 
@@ -31,7 +32,7 @@ class WholeFile:
         """
         raise NotImplementedError
 
-    def make(self, unfinished: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
+    def make(self, place: Path, rows: Iterable[Row], pictures: Iterable[Picture]) -> None:
         """Make the file under another name, of what it held and ``rows``, which hold errors too."""
         raise NotImplementedError
 
@@ -42,6 +43,8 @@ class WholeFile:
         _check_writable(self.place.path)
         self._earlier_names = set(self.earlier_names()) if self.keeps_earlier else set()
         self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | self._earlier_names
+        if not go_on:
+            self.journal.clear()
 
     @property
     def keeps_earlier(self) -> bool:
@@ -54,19 +57,22 @@ class WholeFile:
         self._done.add(name)  # a list may name it twice
         return False
 
+    def begin(self) -> None:
+        pass
+
     def write(self, written: Sequence[Written]) -> list[Row]:
         rows = [row for _, row in written]
         self.journal.append(rows)
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> None:
-        unfinished = self.place.path.with_name(f".{os.getpid()}.limner-unfinished")
+        other = unfinished(self.place.path)
         try:
-            self.make(unfinished, self.new_rows(), pictures)
-            sync(unfinished)
-            unfinished.replace(self.place.path)
+            self.make(other, self.new_rows(), pictures)
+            sync(other)
+            other.replace(self.place.path)
         finally:
-            unfinished.unlink(missing_ok=True)
+            other.unlink(missing_ok=True)
         self.journal.remove()
 
     def new_rows(self) -> Iterator[Row]:

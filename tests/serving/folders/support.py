@@ -80,6 +80,7 @@ def write_out(
         output.open(go_on=go_on)
         by_name = {row["file_name"]: row for row in rows}
         todo = [(picture, by_name[picture.name]) for picture in found if not output.is_done(picture)]
+        output.begin()
         written = output.write(todo)
         if not killed:
             output.finish(iter(found))

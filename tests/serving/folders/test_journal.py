@@ -129,6 +129,11 @@ def test_a_file_of_something_else_is_refused_and_untouched(path: Path, content: 
         done(path)
     assert path.read_bytes() == content
     assert done(path, fresh=True) == set()
+    assert path.read_bytes() == content
+    journal = Journal(path)
+    journal.open(fresh=True)
+    journal.clear()
+    journal.close()
     assert not path.exists()
 
 

@@ -98,7 +98,7 @@ def test_captions_that_are_added_to_others(tmp_path: Path, kills: int) -> None:
     finish(words(tmp_path / "whole", *added))
     command = words(tmp_path / "broken", *added)
     rng = random.Random(kills)
-    journal = tmp_path / "broken" / ".limner-journal"
+    journal = tmp_path / "broken" / ".txt.limner-journal"
     assert sum(killed(command, size_of(journal), rng) for _ in range(kills)) > 0
     finish(command)
     texts = [

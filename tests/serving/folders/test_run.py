@@ -70,7 +70,36 @@ def test_what_is_all_done_loads_no_model(
     assert out.read_bytes() == before
     assert limner(folder, "--out", tmp_path / "new.jsonl", "--workers", "0") == 2
     assert capsys.readouterr().err == "error: missing_file: a model was loaded\n"
-    assert record(tmp_path)["state"] == "stopped"
+    assert record(tmp_path)["output"] == "x.jsonl"  # there is no run of the other to tell of
+
+
+@pytest.mark.parametrize("existing", ["overwrite", "skip"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "webdataset"])
+def test_a_run_that_cannot_begin_leaves_what_was_there(folder: Path, tmp_path: Path, kind: str, existing: str) -> None:
+    out = tmp_path / "out" / ("shards" if kind == "webdataset" else f"x.{kind}")
+    out.parent.mkdir()
+    words = ["--format", kind, "--out", out, "--workers", "0"]
+    assert limner(folder, *words) == 0
+    before = {path: path.read_bytes() for path in out.parent.rglob("*") if path.is_file()}
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "readme.md").write_text("no picture")
+    assert limner(tmp_path / "none", *words, "--existing", existing) == 2
+    assert limner(folder, *words, "--existing", existing, "--score", "--scorer", "nosuch") in (1, 2)
+    assert {path: path.read_bytes() for path in out.parent.rglob("*") if path.is_file()} == before
+
+
+def test_both_sidecars_of_a_picture_have_runs_of_their_own(folder: Path) -> None:
+    places = [open_output(kind, Destination(folder)) for kind in ("txt", "caption")]
+    for place in places:
+        place.open(go_on=False)
+    assert len(list(folder.glob(".*limner-journal"))) == 2
+    for place in places:
+        place.close()
+
+
+def test_the_record_is_no_place_for_captions(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert limner(folder, "--out", tmp_path / "run.json", "--format", "jsonl") == 2
+    assert "run.json is where the record of the run goes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -284,5 +313,7 @@ def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) 
     assert not alive
     assert record(tmp_path)["state"] == "running"
     before = names(out)
-    assert limner(*paths, "--out", out, "--workers", "0") == 0
+    again = Typed(out, workers=0)
+    again.feed(*paths)
+    assert again.end()[0] == 0
     assert sorted(names(out)) == paths and names(out)[: len(before)] == before

@@ -278,5 +278,6 @@ def test_what_names_are_relative_to(tmp_path: Path) -> None:
     (tmp_path / "list.jsonl").write_text(json.dumps({"file_name": "a.png"}))
     root = str(tmp_path)
     assert [Sources([path]).root for path in (root, str(tar), f"{root}/list.jsonl")] == [root, str(tar), root]
-    assert [Sources([path]).root for path in (f"{root}/a.png", "-")] == [None, None]
+    assert [Sources([path]).root for path in (f"{root}/a.png", "a.png", "-")] == [None, ".", "."]
     assert Sources([root, str(tar)]).root is None
+    assert Sources([root, "a"]).root == "."
