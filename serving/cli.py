@@ -87,7 +87,7 @@ def serve(
         args = args.model_copy(update={"logs": LogArgs(folder=logs, access=access_log)})
         with deployed(args, host, port) as url:
             typer.echo(f"limner is ready on {url} (logs: {logs})")
-            typer.echo(_example(url))
+            typer.echo(_example(url, needs_key=args.api_keys is not None))
             while True:
                 signal.pause()
 
@@ -135,9 +135,10 @@ def _exit_on_signals() -> None:
         signal.signal(number, leave)
 
 
-def _example(url: str) -> str:
+def _example(url: str, *, needs_key: bool) -> str:
     """A command to try, on a photograph of the checkout where there is one."""
     folders = (Path("examples"), Path(__file__).resolve().parents[1] / "examples")
     photos = [photo for folder in folders for photo in sorted(folder.glob("*.jpg"))]
     photo = shlex.quote(str(photos[0] if photos else "photo.jpg"))
-    return f"try: curl -s --data-binary @{photo} -H 'content-type: image/jpeg' {url}/v1/captions"
+    key = " -H 'x-api-key: KEY'" if needs_key else ""
+    return f"try: curl -s --data-binary @{photo} -H 'content-type: image/jpeg'{key} {url}/v1/captions"

@@ -100,8 +100,12 @@ class RunFile:
         for name in sorted(self._fixed(finished, {*options, *self._options})):
             if options.get(name) != self._options.get(name):
                 what, there, now = _first_difference(name, options.get(name), self._options.get(name))
-                detail = f"{self._output!r} holds captions made with {what} {json.dumps(there)}, not {json.dumps(now)}"
-                raise RequestError("invalid_request", f"{detail}: name another --out, or --existing overwrite")
+                found = "holds" if finished else "waits for the end of a run that was stopped, for"
+                detail = (
+                    f"{self._output!r} {found} captions made with {what} {json.dumps(there)}, not {json.dumps(now)}"
+                )
+                hint = "name another --out, or --existing overwrite"
+                raise RequestError("invalid_request", f"{detail}: {hint if finished else f'finish that one, {hint}'}")
 
     def _fixed(self, finished: bool, options: set[str]) -> set[str]:
         """Which options must be those of the run before. Names of pictures of one folder mean nothing in another."""

@@ -95,5 +95,9 @@ def sync(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise RequestError(
+            "invalid_request", f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
+        )
     if path.exists() and not os.access(path, os.W_OK):
         raise RequestError("invalid_request", f"{str(path)!r} cannot be written: permission denied")

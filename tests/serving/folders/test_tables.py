@@ -151,7 +151,7 @@ def test_a_place_that_cannot_be_written(out: Path, folder: Path) -> None:
     out.mkdir()
     with pytest.raises(RequestError, match="is a folder: name a file in it"):
         write(out, folder, row("a.png", "one"))
-    with pytest.raises(RequestError, match="cannot be written: No such file"):
+    with pytest.raises(RequestError, match="cannot be written: there is no folder"):
         write(out.with_name("nowhere") / out.name, folder, row("a.png", "one"))
 
 
