@@ -1,4 +1,4 @@
-"""``limner caption`` and ``limner serve`` as people type them."""
+"""``limner serve`` as people type it."""
 
 import json
 import os
