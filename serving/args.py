@@ -117,6 +117,15 @@ class KeyArgs(BaseModel):
         return self
 
 
+class ListenArgs(BaseModel):
+    """Where the ingress itself takes connections."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field(default="127.0.0.1", description="the address")
+    port: int = Field(default=8000, ge=1, le=65535, description="the port")
+
+
 class LogArgs(BaseModel):
     """What is logged of requests: never pictures, captions, queries or keys."""
 
@@ -160,6 +169,11 @@ class AppArgs(BaseModel):
     api_keys: KeyArgs | None = Field(default=None, description="None: everybody may ask")
     cors_origins: tuple[str, ...] = Field(
         default=(), description="other origins whose pages may ask, such as https://example.org, or *; none by default"
+    )
+    listen: ListenArgs | None = Field(
+        default=None,
+        description="where the one ingress replica takes connections itself, as `limner serve` has it; None: requests "
+        "come through Ray's HTTP proxy, which a cluster needs",
     )
     logs: LogArgs = Field(default=LogArgs(), description="where limner's own log goes, and what is in it")
 

@@ -20,6 +20,7 @@ from serving.experiments.outcomes import OutcomeSender
 from serving.fetching.url_images import UrlImages
 from serving.full_queues import FullQueues
 from serving.ledger_deployment import RayLedger
+from serving.listener import listening
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.lost_clients import LostClients
@@ -118,7 +119,17 @@ class Ingress:
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        app = build_api(self._services, return_id=False, background=self._reporting)
+        listen = self._services.args.listen
+
+        @asynccontextmanager
+        async def background() -> AsyncIterator[None]:
+            async with AsyncExitStack() as closing:
+                await closing.enter_async_context(self._reporting())
+                if listen is not None:
+                    await closing.enter_async_context(listening(app, listen.host, listen.port))
+                yield
+
+        app = build_api(self._services, return_id=listen is not None, background=background)
         app.add_middleware(UnderWay, count=self._under_way)
         app.add_middleware(LostClients, errors=RayError)
         return app

@@ -18,7 +18,7 @@ from ray.serve.schema import LoggingConfig
 
 from models.errors import OverloadedError
 from serving.app import build_app
-from serving.args import AppArgs
+from serving.args import AppArgs, ListenArgs
 from serving.proxy import CALLBACK
 
 _APP = "limner"
@@ -104,10 +104,10 @@ def _prepare_environment() -> None:
 
 def _deploy(args: AppArgs, host: str, port: int) -> None:
     quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
-    http = HTTPOptions(host=host, port=port, request_timeout_s=None)
-    serve.start(proxy_location="HeadOnly", http_options=http, logging_config=quiet)
+    listen = ListenArgs(host=host, port=port)
+    serve.start(proxy_location="Disabled", logging_config=quiet)
     try:
-        serve.run(build_app(args), name=_APP, route_prefix="/", logging_config=quiet)
+        serve.run(build_app(args.model_copy(update={"listen": listen})), name=_APP, route_prefix="/", logging_config=quiet)
     except RuntimeError as error:
         raise OverloadedError("unavailable", f"the server did not start: {_reason() or error}") from error
 

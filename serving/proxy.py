@@ -4,7 +4,7 @@
 from starlette.middleware import Middleware
 from uvicorn import config
 
-from serving.middleware.proxy_guard import ProxyGuard
+from serving.middleware.edge_guard import EdgeGuard
 
 CALLBACK = "serving.proxy:middlewares"
 
@@ -12,4 +12,4 @@ CALLBACK = "serving.proxy:middlewares"
 def middlewares() -> list[Middleware]:
     """Run around the proxy's own; connections of this process get bounds on the heads of requests as well."""
     config.HTTP_PROTOCOLS["auto"] = "serving.head_limits:HeadLimitsProtocol"  # what the proxy's server looks up
-    return [Middleware(ProxyGuard)]
+    return [Middleware(EdgeGuard)]

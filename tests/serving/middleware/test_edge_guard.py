@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from serving.middleware import proxy_guard
-from serving.middleware.proxy_guard import ProxyGuard
+from serving.middleware import edge_guard
+from serving.middleware.edge_guard import EdgeGuard
 from tests.serving.raw_http import ask, connected, post, served
 
 
@@ -23,9 +23,9 @@ async def answers(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proxy_guard, "_LINGER_S", 0.5)
-        patch.setattr(proxy_guard, "_LINGER_BYTES", 4 << 20)
-        with served(ProxyGuard(answers), lifespan="off") as url:
+        patch.setattr(edge_guard, "_LINGER_S", 0.5)
+        patch.setattr(edge_guard, "_LINGER_BYTES", 4 << 20)
+        with served(EdgeGuard(answers), lifespan="off") as url:
             yield url
 
 

@@ -1,4 +1,4 @@
-"""What Ray's HTTP proxy must not take from clients, and the end of connections whose body is refused."""
+"""Where connections of clients end: what Ray must not take from them, and the end of those whose body is refused."""
 
 import asyncio
 
@@ -15,9 +15,9 @@ _LINGER_S = 2.0
 _LINGER_BYTES = 64 << 20
 
 
-class ProxyGuard:
-    """Runs in the proxy, before all of Ray. The proxy sends the request id back as it came and fails where it is not
-    UTF-8: here it is replaced by what limner would use.
+class EdgeGuard:
+    """Runs in Ray's proxy before all of Ray, or in the listener. The proxy sends the request id back as it came and
+    fails where it is not UTF-8: here it is replaced by what limner would use.
 
     An answer that comes before the whole body closes its connection: the rest is thrown away for a while, so that a
     client that is still sending can read the answer, and then not read at all.
