@@ -1,9 +1,10 @@
 """Images as they stand in a JSON body: base64 or data URI to bytes; URLs refused, or left to be fetched."""
 
-import base64
 import binascii
 import re
 from dataclasses import dataclass
+
+import pybase64
 
 from models.errors import ImageError
 from serving.messages import Failure
@@ -55,13 +56,29 @@ def decode_base64(text: str) -> bytes:
         packed = text.encode("ascii")
     except UnicodeEncodeError:
         raise ImageError("bad_base64", "base64 has only ASCII letters") from None
+    data = _strict(packed)
+    if data is None:
+        data = _strict(_plain(packed))
+    if data is None:
+        raise ImageError("bad_base64", "the text is not base64")
+    if not data:
+        raise ImageError("empty", "the base64 text is empty")
+    return data
+
+
+def _strict(packed: bytes) -> bytes | None:
+    """What nearly everybody sends needs no more than this, at a tenth of the time of looking for what is to be
+    tolerated."""
+    try:
+        return pybase64.b64decode(packed, validate=True)
+    except binascii.Error:
+        return None
+
+
+def _plain(packed: bytes) -> bytes:
+    """The same in the standard alphabet, padded, without escapes and white space."""
     if b"%" in packed:
         for escape, meant in _ESCAPES.items():
             packed = packed.replace(escape, meant).replace(escape.lower(), meant)
     packed = packed.translate(bytes.maketrans(b"-_", b"+/"), _SPACE).rstrip(b"=")
-    if not packed:
-        raise ImageError("empty", "the base64 text is empty")
-    try:
-        return base64.b64decode(packed + b"=" * (-len(packed) % 4), validate=True)
-    except binascii.Error:
-        raise ImageError("bad_base64", "the text is not base64") from None
+    return packed + b"=" * (-len(packed) % 4)

@@ -13,6 +13,7 @@ from serving.middleware.edge_guard import EdgeGuard
 
 _KEEP_ALIVE_S = 90
 """As Ray's proxy."""
+_BACKLOG = 2048
 _GRACE_S = 2
 """For answers under way when the replica ends; a server in good order has drained before."""
 
@@ -51,4 +52,5 @@ def _bound(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, kind)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after a crash, connections of the last one may linger
     bound.bind(address)
+    bound.listen(_BACKLOG)  # from here on connections wait rather than fail
     return bound

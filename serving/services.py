@@ -73,4 +73,9 @@ def services_of(request: Request) -> Services:
     return services
 
 
-ServicesDep = Annotated[Services, Depends(services_of)]
+async def _services(request: Request) -> Services:
+    """Not a thread's work, as that of a plain function would be."""
+    return services_of(request)
+
+
+ServicesDep = Annotated[Services, Depends(_services)]
