@@ -1,4 +1,4 @@
-"""Connections that end in the ingress replica itself, without Ray's HTTP proxy between: the short way on one machine."""
+"""Connections that end in the ingress replica, without Ray's HTTP proxy between: the short way on one machine."""
 
 import asyncio
 import socket
@@ -50,7 +50,11 @@ async def listening(app: ASGIApp, host: str, port: int) -> AsyncIterator[None]:
 def _bound(host: str, port: int) -> socket.socket:
     family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     bound = socket.socket(family, kind)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # after a crash, connections of the last one may linger
-    bound.bind(address)
-    bound.listen(_BACKLOG)  # from here on connections wait rather than fail
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of one that crashed may linger
+        bound.bind(address)
+        bound.listen(_BACKLOG)  # from here on connections wait rather than fail
+    except OSError:
+        bound.close()
+        raise
     return bound

@@ -12,14 +12,12 @@ import httpx
 import ray
 from ray import serve
 from ray.exceptions import RayError
-from ray.serve.config import HTTPOptions
 from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
 from models.errors import OverloadedError
 from serving.app import build_app
 from serving.args import AppArgs, ListenArgs
-from serving.proxy import CALLBACK
 
 _APP = "limner"
 _OBJECT_STORE_BYTES = 512 << 20  # holds the bodies of requests under way; the default would be 30 % of the memory
@@ -90,11 +88,8 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def _prepare_environment() -> None:
-    """What Ray's processes read when they start: no phoning home, what the proxy does besides, how soon a proxy that
-    died is missed (after three looks), and this very package, wherever it was found."""
-    os.environ.setdefault("RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S", "2")  # Ray looks every 10 s
+    """What Ray's processes read when they start: no phoning home, and this very package, wherever it was found."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", CALLBACK)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     here = str(Path(__file__).resolve().parents[1])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -107,7 +102,9 @@ def _deploy(args: AppArgs, host: str, port: int) -> None:
     listen = ListenArgs(host=host, port=port)
     serve.start(proxy_location="Disabled", logging_config=quiet)
     try:
-        serve.run(build_app(args.model_copy(update={"listen": listen})), name=_APP, route_prefix="/", logging_config=quiet)
+        serve.run(
+            build_app(args.model_copy(update={"listen": listen})), name=_APP, route_prefix="/", logging_config=quiet
+        )
     except RuntimeError as error:
         raise OverloadedError("unavailable", f"the server did not start: {_reason() or error}") from error
 

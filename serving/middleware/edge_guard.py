@@ -32,6 +32,8 @@ class EdgeGuard:
             return
         scope["headers"] = _cleaned(scope["headers"])
         body = _Body(receive)
+        if not _has_body(scope["headers"]):
+            body.end()
 
         async def lingering(message: Message) -> None:
             if message["type"] == "http.response.start" and not body.complete:
@@ -60,6 +62,10 @@ class _Body:
         """Whether all of it came, or the client left."""
         return self._ended.is_set()
 
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended.set()
+
     async def receive(self) -> Message:
         while True:
             message = await self._receive()
@@ -85,6 +91,12 @@ class _Body:
     async def _read_on(self) -> None:
         while not self.complete:
             await self.receive()
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether anything follows the head: routes do not read bodies that are not there."""
+    found = dict(headers)
+    return b"transfer-encoding" in found or found.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def _cleaned(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 import psutil
 from scipy import stats
 
-OURS = ("Ingress", "Captioner", "Scorer", "Monitor", "Ledger")
+APPLICATION = ("Ingress", "Captioner", "Scorer", "Monitor", "Ledger")
 """The replicas."""
-
-APPLICATION = (*OURS, "ProxyActor")
-"""And Ray's process in front of them, through which every request goes."""
 
 RAYS = ("ServeController", "raylet", "gcs_server")
 

@@ -66,12 +66,10 @@ async def storm(server: str, clients: int, chance: random.Random) -> Counter[str
 
 
 def serve_processes() -> dict[int, psutil.Process]:
-    """The proxy and the replicas that this test session started, by pid."""
+    """The replicas that this test session started, by pid."""
     children = psutil.Process().children(recursive=True)
     ray = {process.pid: process for process in children if "".join(process.cmdline()[:1]).startswith("ray::")}
-    return {
-        pid: ray[pid] for pid in ray if any(kind in ray[pid].cmdline()[0] for kind in ("ServeReplica", "ProxyActor"))
-    }
+    return {pid: ray[pid] for pid in ray if "ServeReplica" in ray[pid].cmdline()[0]}
 
 
 async def settled(client: httpx.AsyncClient) -> None:

@@ -1,14 +1,20 @@
-"""The hook of Ray's proxy."""
+"""The application behind Ray's HTTP proxy, and the hook that the proxy calls."""
 
-import os
+import sys
+from collections.abc import Iterator
 
+import httpx
+import pytest
 from ray.serve._private.http_util import validate_http_proxy_callback_return
 from uvicorn import config
 from uvicorn.importer import import_from_string
 
+from benchmarks.serving import running
 from serving.head_limits import HeadLimitsProtocol
 from serving.proxy import CALLBACK
+from tests.serving.conftest import free_port
 from tests.serving.raw_http import connected
+from tests.serving.support import pictures
 
 
 def test_ray_takes_what_the_hook_gives_and_uvicorn_finds_the_protocol() -> None:
@@ -20,9 +26,36 @@ def test_ray_takes_what_the_hook_gives_and_uvicorn_finds_the_protocol() -> None:
         config.HTTP_PROTOCOLS.update(before)
 
 
-def test_the_proxy_runs_it(server: str) -> None:
-    assert os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] == CALLBACK
-    with connected(server) as connection:
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[str]:
+    """The address of an application as a cluster has it."""
+    port = free_port()
+    with running(
+        "the proxied application",
+        [sys.executable, "-m", "tests.serving.proxied", str(port)],
+        f"http://127.0.0.1:{port}",
+    ) as url:
+        yield url
+
+
+def test_captions_and_refusals_come_through_it(proxied: str) -> None:
+    with httpx.Client(base_url=proxied, timeout=60, trust_env=False) as client:
+        [picture] = pictures(1)
+        answer = client.post(
+            "/v1/captions", content=picture, headers={"content-type": "image/jpeg", "x-request-id": "a-1"}
+        )
+        assert (answer.status_code, answer.headers.get_list("x-request-id")) == (200, ["a-1"])
+        refused = client.post("/v1/captions", content=b"no picture", headers={"content-type": "image/jpeg"})
+        assert (refused.status_code, refused.json()["code"]) == (400, "not_an_image")
+        assert refused.json()["request_id"] == refused.headers["x-request-id"]
+        large = client.post(
+            "/v1/captions", content=iter([b"a" * (8 << 20)] * 5), headers={"content-type": "image/jpeg"}
+        )
+        assert (large.status_code, large.headers["connection"]) == (413, "close")
+
+
+def test_it_runs_the_hook(proxied: str) -> None:
+    with connected(proxied) as connection:
         answer = connection.send(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-request-id: \xff<b>\r\n\r\n").answer()
         assert (answer.status, len(answer.headers["x-request-id"])) == (200, 36)
         answer = connection.send(b"GET /healthz HTTP/1.1\r\nx: " + b"a" * 100_000 + b"\r\n\r\n").answer()

@@ -1,26 +1,15 @@
-"""A timm EfficientNet-Lite as grid encoder, in two halves so that training can cache the frozen one."""
+"""An EfficientNet-Lite as grid encoder, in two halves so that training can cache the frozen one."""
 
-from typing import Any
-
-import timm
 import torch
 from torch import Tensor, nn
 
-from models.batch_norms import fold_batch_norms
+from models.families.compact.efficientnet_lite import CHANNELS, stem_and_blocks
 
 BLOCKS = 7
 """Of every EfficientNet-Lite; the output of them all is the smallest of the network to cache."""
 
 CHUNK_IMAGES = 4
 """Pictures per pass at inference: larger chunks fall out of the CPU's cache and take longer per picture."""
-
-
-def fold_and_split(net: Any, stem_blocks: int) -> tuple[nn.Sequential, nn.Sequential]:
-    """The two halves of a timm EfficientNet, its batch norms folded: the first blocks, and what follows them."""
-    net.eval()
-    fold_batch_norms(net)
-    stem = nn.Sequential(net.conv_stem, net.bn1, *net.blocks[:stem_blocks])
-    return stem, nn.Sequential(*net.blocks[stem_blocks:], net.conv_head, net.bn2)
 
 
 class GridEncoder(nn.Module):
@@ -30,9 +19,10 @@ class GridEncoder(nn.Module):
         """``stem_blocks`` of the seven belong to the half that training keeps frozen and caches."""
         super().__init__()
         self.stem_blocks = stem_blocks
-        net: Any = timm.create_model(name, pretrained=False, num_classes=0)
-        self.channels: int = net.num_features
-        self.stem, self.top = fold_and_split(net, stem_blocks)
+        self.channels = CHANNELS
+        first, blocks, last = stem_and_blocks(name)
+        self.stem = nn.Sequential(*first, *blocks[:stem_blocks])
+        self.top = nn.Sequential(*blocks[stem_blocks:], *last)
 
     def forward_stem(self, pixels: Tensor) -> Tensor:
         """Features of the half that stays frozen in training: (B, 320, H/32, W/32) after all of Lite0's blocks."""
