@@ -10,6 +10,7 @@ from torch import Tensor
 from models.families.base import TorchCaptioner
 from training.objectives.interface import Batch, Loss, Objective, Targets, teacher_force
 from training.objectives.mle import token_cross_entropy
+from training.objectives.subset_projection import project_subset
 
 _RANDOM_WORDS = 10
 
@@ -57,19 +58,27 @@ class Smile(Objective):
         """The loss of every target (N,)."""
         assert states is not None
         labels = targets.labels
+        begins = targets.first  # with ``mle``, the only targets that need the whole vocabulary
+        whole: Tensor | None = None
         if self.options.subset == "reverse":
             assert logits is not None
             losses = reverse_cross_entropy(logits, *caption_subsets(targets), targets.caption, labels)
         else:
             words, valid = self._subset(captioner, targets)
-            own = captioner.project(states, words) if logits is None else logits.gather(1, words)
+            if logits is not None:
+                own = logits.gather(1, words)
+            elif self.options.first_token == "mle":
+                own, whole = project_subset(states, words, begins, *captioner.output_layer())
+            else:
+                own = captioner.project(states, words)
             losses = subset_cross_entropy(own, words, valid, labels)
         if self.options.first_token != "mle":
             return losses
-        first = targets.first  # the only targets that need the whole vocabulary
-        whole = captioner.project(states[first]) if logits is None else logits[first]
-        plain = torch.nn.functional.cross_entropy(whole.float(), labels[first], reduction="none")
-        return losses.masked_scatter(first, plain)
+        if whole is None:
+            assert logits is not None
+            whole = logits[begins]
+        plain = torch.nn.functional.cross_entropy(whole.float(), labels[begins], reduction="none")
+        return losses.masked_scatter(begins, plain)
 
     def _subset(self, captioner: TorchCaptioner, targets: Targets) -> tuple[Tensor, Tensor]:
         """Words (N, M) of each target's subset, and which of them count."""

@@ -17,6 +17,7 @@ from tests.training.objectives.support import UNEQUAL, batch_of, rows_of, train,
 from training.objectives.interface import IGNORE, Batch, Loss, Targets
 from training.objectives.mle import Mle
 from training.objectives.smile import Smile, caption_subsets, reverse_cross_entropy, subset_cross_entropy
+from training.objectives.subset_projection import project_subset
 
 GIVEN: dict[str, Any] = json.loads((CASES / "loss.json").read_text(encoding="utf-8"))
 LOGITS = torch.tensor(GIVEN["logits"])
@@ -218,12 +219,22 @@ def counting(captioner: CompactCaptioner) -> Counting:
     return own.watch().eval()
 
 
-def test_the_whole_vocabulary_is_projected_for_first_tokens_only(counting: Counting) -> None:
+def test_the_whole_vocabulary_is_projected_for_first_tokens_only(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subset = []
+
+    def watched(states: Tensor, words: Tensor, whole: Tensor, *layer: Any) -> tuple[Tensor, Tensor]:
+        subset.append((*words.shape, int(whole.sum())))
+        return project_subset(states, words, whole, *layer)
+
+    monkeypatch.setattr("training.objectives.smile.project_subset", watched)
     batch = batch_of(counting)
     targets = batch.captions.targets
     smile(counting, batch)
     assert counting.forced == [False]
-    assert counting.projected == [(len(targets.labels), 7), (len(targets.row), None)]  # 6 tokens and the end at most
+    assert counting.projected == []
+    assert subset == [(len(targets.labels), 7, len(targets.row))]  # 6 tokens and the end at most
     counting.watch()
     smile(counting, batch, mle_weight=0.5)
     assert counting.forced == [True]
