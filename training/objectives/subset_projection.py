@@ -39,7 +39,7 @@ class _Projection(torch.autograd.Function):
         return few, linear(states[rows], weight, bias)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, of_few: Tensor, of_all: Tensor) -> tuple[Tensor | None, ...]:
         states, distinct, rows, weight = ctx.saved_tensors
         to_states = (of_few @ weight[distinct]).index_add_(0, rows, of_all @ weight)
