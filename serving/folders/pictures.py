@@ -30,6 +30,11 @@ class Picture:
     """Why it cannot be read, where its source knows already."""
 
 
+Coming = Picture | None
+"""What a source gives: a picture, or None while there is none yet and somebody may still name one. What came before a
+None is not kept waiting for what comes after it."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """A picture that was opened, or why there is none."""

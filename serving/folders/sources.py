@@ -5,16 +5,17 @@ import os
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import BinaryIO, Self
+from typing import Self
 
 from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
+from serving.folders.incoming import as_they_come
 from serving.folders.listing import litter, walk
-from serving.folders.pictures import Picture, named_like_a_picture
+from serving.folders.pictures import Coming, Picture, named_like_a_picture
 from serving.messages import Failure
 
 STDIN = "-"
@@ -37,11 +38,18 @@ class Sources:
 
         With several paths, those from within a path are called ``PATH/NAME``: two folders may hold equal names.
         """
+        return (picture for picture in self.coming() if picture is not None)
+
+    def coming(self) -> Iterator[Coming]:
+        """The same, with a None whenever standard input has nothing for a moment."""
         for path in self.paths:
+            if path == STDIN:
+                yield from _lines(as_they_come(sys.stdin.buffer, b"\0" if self.null else b"\n"), "", unix=self.null)
+                continue
             within = self._within(path)
             if within is None:
                 yield Picture(path, path)
-            elif len(self.paths) == 1 or path == STDIN:
+            elif len(self.paths) == 1:
                 yield from within
             else:
                 yield from (replace(picture, name=os.path.join(path, picture.name)) for picture in within)
@@ -90,8 +98,6 @@ class Sources:
         )
 
     def _within(self, path: str) -> Iterator[Picture] | None:
-        if path == STDIN:
-            return _lines(sys.stdin.buffer, "", b"\0" if self.null else b"\n")
         if os.path.isdir(path):
             return walk(path, self.recursive, self.skipped)
         for suffix, read in _BY_SUFFIX.items():
@@ -143,7 +149,7 @@ class _Member(tarfile.TarInfo):
 def _text_list(path: str, skipped: Counter[str]) -> Iterator[Picture]:
     try:
         with open(path, "rb") as file:
-            yield from _lines(file, os.path.dirname(path), b"\n")
+            yield from filter(None, _lines(file, os.path.dirname(path)))
     except OSError as error:
         yield _unreadable(path, error)
 
@@ -174,28 +180,21 @@ def _unreadable(path: str, error: OSError) -> Picture:
     return Picture(path, path, error=Failure("unreadable", f"the list {path!r} cannot be read: {error.strerror}"))
 
 
-def _lines(file: BinaryIO, folder: str, end: bytes) -> Iterator[Picture]:
-    """One path per line, relative to ``folder``; blank lines are none."""
+def _lines(lines: Iterable[bytes | None], folder: str, *, unix: bool = False) -> Iterator[Coming]:
+    """The path in each line, relative to ``folder``. Blank lines are none; there are no comments: ``#1.jpg`` is a name.
+
+    ``unix``: a carriage return at the end of a line is part of the name.
+    """
     first = True
-    for line in _split(file, end):
+    for line in lines:
+        if line is None:
+            yield None
+            continue
         if first:
             line, first = line.removeprefix(b"\xef\xbb\xbf"), False
-        name = os.fsdecode(line.removesuffix(b"\r") if end == b"\n" else line)
+        name = os.fsdecode(line if unix else line.removesuffix(b"\n").removesuffix(b"\r"))
         if name.strip():
             yield Picture(name, os.path.join(folder, name))
-
-
-def _split(file: BinaryIO, end: bytes) -> Iterator[bytes]:
-    if end == b"\n":
-        for line in file:
-            yield line.removesuffix(b"\n")
-        return
-    waiting = b""
-    while block := file.read1(1 << 16) if hasattr(file, "read1") else file.read(1 << 16):
-        *whole, waiting = (waiting + block).split(end)
-        yield from whole
-    if waiting:
-        yield waiting
 
 
 _BY_SUFFIX: dict[str, Callable[[str, Counter[str]], Iterator[Picture]]] = {

@@ -233,14 +233,14 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(
 class Typed:
     """``limner caption`` in a process of its own, which is fed names one by one."""
 
-    def __init__(self, out: Path, workers: int) -> None:
+    def __init__(self, out: Path, workers: int, batch_size: int = 1) -> None:
         words = [
             "--model",
             "fake",
             "--device",
             "cpu",
             "--batch-size",
-            "1",
+            str(batch_size),
             "--workers",
             str(workers),
             "--out",
@@ -288,15 +288,26 @@ def test_a_signal_ends_a_run_cleanly(folder: Path, tmp_path: Path, number: signa
     typed.feed(*paths[:4])
     typed.wait_for_rows(2)
     typed.process.send_signal(number)
-    while not any("stopping when" in line for line in typed.told):
-        time.sleep(0.01)
-    typed.feed(*paths[4:6])
+    assert typed.process.wait(120) == code  # whoever writes the names has not ended, and may never
     ended, told = typed.end()
-    assert ended == code
+    assert ended == code and "stopping when" in told
     assert told.splitlines()[-1] == "stopped: the same command goes on from here"
     content = out.read_bytes()
     assert content.endswith(b"\n") and names(out) == paths[: content.count(b"\n")] != []
     assert record(tmp_path)["state"] == "stopped" and record(tmp_path)["counts"]["captioned"] == len(names(out))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_names_that_come_by_and_by_are_not_kept_waiting(folder: Path, tmp_path: Path, workers: int) -> None:
+    """Neither for a batch nor for what is opened ahead of it."""
+    out = tmp_path / "x.jsonl"
+    paths = [str(folder / name) for name in NAMES]
+    typed = Typed(out, workers, batch_size=8)
+    for number in (1, 2, 5):
+        typed.feed(*paths[len(names(out)) if out.exists() else 0 : number])
+        typed.wait_for_rows(number)
+    assert typed.end()[0] == 0
+    assert names(out) == paths[:5]
 
 
 def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) -> None:
