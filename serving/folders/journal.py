@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from models.errors import RequestError
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import whole
 from serving.output import json_line
 
 Row = Mapping[str, Any]
@@ -123,17 +123,13 @@ class Journal:
     def _keep(self, numbers: set[int]) -> None:
         """Keep some lines, in a new file that takes the place of the old one."""
         assert self._file is not None
-        other = unfinished(self.path)
-        try:
+        with whole(self.path) as other:
             file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
             for number, row in enumerate(self._parsed(), 1):
                 if isinstance(row, dict) and number in numbers:
                     file.write(json_line(row))
             file.flush()
             os.fsync(file.fileno())
-            other.replace(self.path)
-        finally:
-            other.unlink(missing_ok=True)
         self._file.close()
         self._file = file
 

@@ -15,8 +15,8 @@ from serving.folders.summary import Summary
 
 
 class Stage(Protocol):
-    """Turns pictures into rows; files that turn out to be no pictures are counted and left out. After a None it does not
-    wait for more pictures before it gives the rows of those it has."""
+    """Turns pictures into rows; files that turn out to be no pictures are counted and left out. After a None it
+    does not wait for more pictures before it gives the rows of those it has."""
 
     def __call__(self, pictures: Iterable[Coming], skipped: Counter[str]) -> Iterator[list[Written]]: ...
 
@@ -86,8 +86,8 @@ def run(
                 return
             if picture is None:
                 yield None
-            elif output.is_done(picture):
-                summary.already_done += 1
+            elif (done := output.done(picture)) is not None:
+                summary.done[done] += 1
                 if watcher is not None:
                     watcher.moved(1)
             else:

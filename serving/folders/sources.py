@@ -7,7 +7,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Self
 
@@ -19,6 +19,7 @@ from serving.folders.pictures import Coming, Picture, named_like_a_picture
 from serving.messages import Failure
 
 STDIN = "-"
+_MOST_HELD = 16 << 20  # bytes of an archive whose first pictures are looked at in advance
 _KEYS = ("file_name", "path", "image")
 
 
@@ -32,6 +33,9 @@ class Sources:
     """Whether paths read from standard input end with NUL instead of a line break."""
     skipped: Counter[str] = field(default_factory=Counter)
     """What was left out so far, by reason."""
+    _first: list[Coming] = field(default_factory=list, init=False, repr=False)
+    _rest: Iterator[Coming] | None = field(default=None, init=False, repr=False)
+    """What follows the first ones, once somebody has looked at those."""
 
     def __iter__(self) -> Iterator[Picture]:
         """Every picture, or what was named and is none: it fails in its turn.
@@ -42,6 +46,19 @@ class Sources:
 
     def coming(self) -> Iterator[Coming]:
         """The same, with a None whenever standard input has nothing for a moment."""
+        first, rest = self._first, self._rest
+        self._first, self._rest = [], None
+        return self._look() if rest is None else chain(first, rest)
+
+    def _peek(self, number: int) -> list[Coming]:
+        """The first pictures, ``number`` of them if there are so many. Whoever goes through all afterwards is given
+        them from here: to list a folder takes a minute where it is large and far away."""
+        if self._rest is None:
+            self._first, self._rest = [], self._look()
+        self._first += islice(self._rest, max(number - len(self._first), 0))
+        return self._first[:number]
+
+    def _look(self) -> Iterator[Coming]:
         for path in self.paths:
             if path == STDIN:
                 yield from _lines(as_they_come(sys.stdin.buffer, b"\0" if self.null else b"\n"), "", unix=self.null)
@@ -77,13 +94,14 @@ class Sources:
     def check(self) -> None:
         """Raise ``nothing`` where that can be said without opening a picture."""
         if STDIN not in self.paths:
-            found = self.counted_apart()
-            if not any(map(os.path.lexists, self.paths)) or next(iter(found), None) is None:
-                raise found.nothing()
+            if not any(map(os.path.lexists, self.paths)) or not self._peek(1):
+                raise self.nothing()
 
     def more_than(self, pictures: int) -> bool:
         """Whether there are more; yes where that cannot be known yet."""
-        return STDIN in self.paths or len(list(islice(self.counted_apart(), pictures + 1))) > pictures
+        if STDIN in self.paths or any(is_archive(path) and os.path.getsize(path) > _MOST_HELD for path in self.paths):
+            return True
+        return len(self._peek(pictures + 1)) > pictures
 
     def nothing(self) -> RequestError:
         """The refusal of paths that lead to no picture."""

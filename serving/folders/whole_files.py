@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from models.errors import RequestError
+from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import whole
 from serving.output import encoded
 
 
@@ -19,7 +20,7 @@ class WholeFile:
         self.place = place
         self.journal = Journal(place.path.with_name(f".{place.path.name}.limner-journal"))
         self._earlier_names: set[str] = set()
-        self._done: set[str] = set()
+        self._names = Names()
 
     def check(self) -> None:
         """Raise MissingDependencyError for a library that is needed and absent."""
@@ -42,7 +43,8 @@ class WholeFile:
             raise RequestError("invalid_request", f"{str(self.place.path)!r} is a folder: name a file in it")
         _check_writable(self.place.path)
         self._earlier_names = set(self.earlier_names()) if self.keeps_earlier else set()
-        self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | self._earlier_names
+        in_journal = {name_in_file(name) for name in self.journal.open(fresh=not go_on)}
+        self._names = Names(in_journal | self._earlier_names)
         if not go_on:
             self.journal.clear()
 
@@ -51,11 +53,8 @@ class WholeFile:
         """Whether there is a file of an earlier run whose captions stay."""
         return self.place.existing is Existing.SKIP and self.place.path.exists()
 
-    def is_done(self, picture: Picture) -> bool:
-        if (name := name_in_file(picture.name)) in self._done:
-            return True
-        self._done.add(name)  # a list may name it twice
-        return False
+    def done(self, picture: Picture) -> Done | None:
+        return self._names.meet(name_in_file(picture.name))
 
     def begin(self) -> None:
         pass
@@ -66,13 +65,9 @@ class WholeFile:
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> None:
-        other = unfinished(self.place.path)
-        try:
+        with whole(self.place.path) as other:
             self.make(other, self.new_rows(), pictures)
             sync(other)
-            other.replace(self.place.path)
-        finally:
-            other.unlink(missing_ok=True)
         self.journal.remove()
 
     def new_rows(self) -> Iterator[Row]:
@@ -95,9 +90,9 @@ def sync(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise RequestError(
-            "invalid_request", f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
-        )
+    for folder in (path.parent, Path(os.path.realpath(path)).parent):  # of a link, and of what it leads to
+        if not folder.is_dir():
+            detail = f"{str(path)!r} cannot be written: there is no folder {str(folder)!r}"
+            raise RequestError("invalid_request", detail)
     if path.exists() and not os.access(path, os.W_OK):
         raise RequestError("invalid_request", f"{str(path)!r} cannot be written: permission denied")

@@ -1,6 +1,7 @@
 """Whole runs: what they tell and how they end; stopped, killed or out of room they go on where they were."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from models.errors import CheckpointError
+from serving.folders.done import Done
 from serving.folders.job import FolderJob
 from serving.folders.outputs import Destination, open_output
 from serving.folders.run import LocalStage, run
@@ -158,11 +160,30 @@ def test_other_options_than_those_of_the_captions_that_are_there(
     assert limner(*words, "--option", "beams=2", "--existing", "overwrite") == 0
 
 
-def test_one_of_several_equal_pictures_is_captioned(folder: Path, tmp_path: Path) -> None:
+def test_one_of_several_equal_pictures_is_captioned(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "twin.png").write_bytes((folder / NAMES[0]).read_bytes())
     assert limner(folder, "--out", tmp_path / "x.jsonl", "--dedupe", "--workers", "0") == 0
     rows = {row["file_name"]: row["captions"] for row in json_rows(tmp_path / "x.jsonl")}
     assert len(rows) == 13 and rows["twin.png"] == rows[NAMES[0]]
+    assert capsys.readouterr().err.startswith("13 captioned (1 of them copies of others); 0 failed (")
+    assert record(tmp_path)["counts"]["copies"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+def test_what_a_list_names_twice_is_not_what_was_done_before(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    names = tmp_path / "names.txt"
+    words = [names, "--format", kind, "--workers", "0", *(() if kind == "txt" else ("--out", tmp_path / f"x.{kind}"))]
+    for listed, told in (
+        ("ab", "2 captioned; 0 failed ("),
+        ("abcbac", "1 captioned; 0 failed; 2 done before; 3 named again ("),
+    ):
+        names.write_text("".join(f"{folder}/{NAMES['abc'.index(each)]}\n" for each in listed))
+        assert limner(*words) == 0
+        assert capsys.readouterr().err.startswith(told)
 
 
 def parts(folder: Path, out: Path, kind: str, until: Callable[[Summary], bool]) -> tuple[bool, Summary]:
@@ -183,8 +204,8 @@ def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, kind: str)
     finished, summary = parts(folder, out, kind, lambda summary: summary.captioned >= 4)
     assert not finished and 4 <= summary.captioned < 12
     finished, rest = parts(folder, out, kind, lambda summary: False)
-    assert finished and rest.captioned + rest.already_done == 12
-    assert (rest.captioned, rest.already_done) == (12 - summary.captioned, summary.captioned)
+    assert finished and rest.captioned + rest.done[Done.BEFORE] == 12
+    assert (rest.captioned, rest.done[Done.BEFORE]) == (12 - summary.captioned, summary.captioned)
 
 
 def test_pictures_that_come_and_go_meanwhile(folder: Path, tmp_path: Path) -> None:
@@ -328,3 +349,79 @@ def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) 
     again.feed(*paths)
     assert again.end()[0] == 0
     assert sorted(names(out)) == paths and names(out)[: len(before)] == before
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["{tmp}/pictures", "-0"], "--null is of the list that - reads"),
+        (["{tmp}/pictures", "--actors", "2"], "only with --ray"),
+        (["{tmp}/pictures", "--gpus-per-actor", "0.5"], "only with --ray"),
+        (["{tmp}/pictures", "--ray", "--workers", "2"], "--workers: not with --ray"),
+        (["{tmp}/pictures", "--existing", "append"], "--existing append: lines on standard output have none"),
+        (["{tmp}/pictures", "--json", "--out", "{tmp}/x.csv"], "--json, but the name '{tmp}/x.csv' tells csv"),
+        (["{tmp}/pictures", "--json", "--out", "{tmp}/metadata.jsonl"], "metadata.jsonl' tells metadata"),
+        (["{tmp}/pictures", "--out", "-", "--format", "csv"], "--out -: standard output takes text, or JSON lines"),
+        (["{tmp}/pictures", "--out", "-", "--format", "txt"], "--out -: standard output takes text, or JSON lines"),
+        (["{tmp}/pictures", "--out", "{tmp}/pictures/00.png", "--format", "csv"], "00.png' is named like a picture"),
+        (["{tmp}/pictures", "--compare", "fake,fake", "--json", "--descriptiveness", "1"], "compare: each arm says"),
+    ],
+)
+def test_words_that_do_nothing_here_are_refused(
+    folder: Path, tmp_path: Path, no_model: None, capsys: pytest.CaptureFixture[str], words: list[str], why: str
+) -> None:
+    assert limner(*(word.format(tmp=tmp_path) for word in words)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert why.format(tmp=tmp_path) in line
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures"}
+
+
+@pytest.mark.parametrize(("words", "json_lines"), [([], False), (["--json"], True), (["--format", "jsonl"], True)])
+def test_standard_output_has_a_name(folder: Path, tmp_path: Path, words: list[str], json_lines: bool) -> None:
+    done = subprocess.run(
+        [*(sys.executable, "-m", "models.cli", "caption", str(folder), "--model", "fake", "--out", "-"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.splitlines()
+    if json_lines:
+        assert [json.loads(line)["file_name"] for line in found] == NAMES
+    else:
+        assert [line.split(b"\t")[0].decode() for line in found] == NAMES
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "metadata.jsonl"])
+def test_an_output_that_is_a_link_stays_one(folder: Path, tmp_path: Path, name: str) -> None:
+    for place in ("there", "here"):
+        (tmp_path / place).mkdir()
+    link, file = tmp_path / "here" / name, tmp_path / "there" / "captions"
+    link.symlink_to("../there/captions")  # which is not there yet
+    words = [folder, "--out", link, "--workers", "0"]
+    assert limner(*words) == 0
+    before = file.read_bytes()
+    assert before.count(b"\n") >= 12 and link.is_symlink()
+    (folder / "broken.png").write_bytes(b"<html>")
+    assert [limner(*words) for _ in range(2)] == [1, 1]  # the second finds a failure to take out
+    assert link.is_symlink() and set(before.splitlines()) <= set(file.read_bytes().splitlines())
+    assert {path.name for path in file.parent.iterdir()} == {"captions"}
+    (tmp_path / "there" / "captions").unlink()
+    (tmp_path / "there").rmdir()
+    assert limner(*words) == 2
+
+
+def test_a_folder_is_listed_once_and_once_to_count(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        listed.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr("serving.folders.listing.os.listdir", listdir)
+    assert limner(folder, "--out", tmp_path / "x.jsonl", "--batch-size", "16") == 0
+    assert 1 <= listed.count(str(folder)) <= 2
