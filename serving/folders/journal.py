@@ -68,6 +68,23 @@ class Journal:
             if isinstance(row, dict):
                 yield row
 
+    def places(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """The same, each with where it begins, for ``at``: memory for places is had where there is none for rows."""
+        place = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if isinstance(row := _row(line), dict):
+                    yield row, place
+                place += len(line)
+
+    def at(self, place: int) -> dict[str, Any]:
+        """The row that begins there."""
+        with self.path.open("rb") as file:
+            file.seek(place)
+            row = _row(file.readline())
+        assert isinstance(row, dict)
+        return row
+
     def close(self) -> None:
         """End writing."""
         if self._file is not None:

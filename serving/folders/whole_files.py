@@ -1,6 +1,7 @@
 """Formats that cannot grow line by line: rows wait in a hidden journal, the file is made when all are there."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
 from serving.folders.unfinished import whole
 from serving.output import encoded
+
+
+_BEFORE_A_BYTE = re.compile(r"\\+(?=x[0-9a-f]{2}|[\udc80-\udcff])")
 
 
 class WholeFile:
@@ -79,8 +83,14 @@ class WholeFile:
 
 
 def name_in_file(name: str) -> str:
-    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``."""
-    return encoded(name).decode("utf-8", "backslashreplace")
+    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``. Backslashes before one of
+    those, or before what only looks like one, are doubled: no two names become one."""
+    return text_in_file(_BEFORE_A_BYTE.sub(lambda backslashes: 2 * backslashes[0], name))
+
+
+def text_in_file(text: str) -> str:
+    """A text for people, with names in it, in those formats."""
+    return encoded(text).decode("utf-8", "backslashreplace")
 
 
 def sync(path: Path) -> None:
