@@ -16,7 +16,8 @@ from serving import caption_words as words
 from serving.cli_compare import read_arms
 from serving.folders.asked import Asked
 from serving.folders.job import FolderJob
-from serving.folders.outputs import Existing, destination, open_output
+from serving.folders.ours import ours
+from serving.folders.outputs import Destination, Existing, destination, open_output
 from serving.folders.sources import Sources
 from serving.folders.summary import RunFile, Summary
 from serving.local_models import Wish
@@ -93,12 +94,16 @@ def caption(
 def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
     job.check()
     asked.check(sources, compares=bool(job.arms))
+    kind = asked.kind()
+    place = destination(kind, asked.out, sources.paths, asked.existing) if kind is not None else None
+    if kind is not None and place is not None:
+        sources.ours = ours(kind, place)
     sources.check()
     for remark in job.remarks():
         typer.echo(f"note: {remark}", err=True)
     summary = Summary()
     with ExitStack() as closing:
-        output, run_file = _output(asked, sources, job)
+        output, run_file = _output(asked, kind, place, sources, job)
         closing.callback(output.close)
         stage: Stage
         if asked.ray:
@@ -111,15 +116,16 @@ def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
         _run(sources, stage, output, run_file, summary)
 
 
-def _output(asked: Asked, sources: Sources, job: FolderJob) -> tuple[Output, RunFile | None]:
+def _output(
+    asked: Asked, kind: str | None, place: Destination | None, sources: Sources, job: FolderJob
+) -> tuple[Output, RunFile | None]:
     """The output, ready to be written, and the record of its runs; lines on the terminal have none."""
-    if (kind := asked.kind()) is None:
+    if kind is None or place is None:
         from serving.folders.terminal import Terminal
 
         return Terminal(json_line if asked.writes_json else text_line), None
     from serving.folders.inputs import check_inputs
 
-    place = destination(kind, asked.out, sources.paths, asked.existing)
     output = open_output(kind, place)
     check_inputs(sources, place, output)
     run_file = RunFile(kind, place, job.options(), sources.root)

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from models.errors import RequestError
 from serving.folders.outputs import Destination, Output
+from serving.folders.pictures import is_archive
 from serving.folders.shards import Shards
 from serving.folders.sidecars import Sidecars
-from serving.folders.sources import STDIN, Sources, is_archive
+from serving.folders.sources import STDIN, Sources
 
 
 def check_inputs(sources: Sources, place: Destination, output: Output) -> None:

@@ -33,8 +33,8 @@ class JsonLines:
         self._journal.append(rows)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        pass
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        return ()
 
     def close(self) -> None:
         self._journal.close()

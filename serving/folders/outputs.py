@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from models.errors import RequestError
 from models.lookup import resolve
 from serving.folders.done import Done
-from serving.folders.pictures import Picture, named_like_a_picture
-from serving.folders.sources import is_archive
+from serving.folders.pictures import Picture, is_archive, named_like_a_picture
 
 Row = dict[str, Any]
 Written = tuple[Picture, Row]
@@ -59,8 +58,9 @@ class Output(Protocol):
     def write(self, written: Sequence[Written]) -> list[Row]:
         """Keep rows; gives them back, with an error where the row of one picture could not be kept."""
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        """All pictures of the run are written; ``pictures`` lists them anew."""
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        """All pictures of the run are written; ``pictures`` lists them anew. Gives the rows that could not be kept
+        after all, with an error."""
 
     def close(self) -> None:
         """The run ends, finished or not."""

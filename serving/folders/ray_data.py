@@ -17,7 +17,7 @@ from models.errors import OverloadedError
 from serving.folders.job import FolderJob
 from serving.folders.opening import Opener, batches
 from serving.folders.outputs import Written
-from serving.folders.pictures import Coming, Picture
+from serving.folders.pictures import Coming, Picture, kind_of_other
 from serving.local import local_ray
 
 _WINDOW = 50_000  # pictures that the cluster knows of at a time, which bounds the memory of this process
@@ -82,7 +82,7 @@ class RayStage:
                 if row:
                     written.append((window[number], json.loads(row)))
                 else:
-                    skipped["not a picture"] += 1
+                    skipped[kind_of_other(window[number])] += 1
             yield written
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from serving.folders.captioning import Rows
 from serving.folders.opening import Opener, batches
 from serving.folders.outputs import Output, Row, Written
-from serving.folders.pictures import Coming, Opened
+from serving.folders.pictures import Coming, Opened, kind_of_other
 from serving.folders.sources import Sources
 from serving.folders.summary import Summary
 
@@ -54,7 +54,7 @@ def without_other_files(opened: Iterable[Opened | None], skipped: Counter[str]) 
     """Those that are pictures, or should be; the others are counted."""
     for each in opened:
         if each is not None and each.is_no_picture:
-            skipped["not a picture"] += 1
+            skipped[kind_of_other(each.picture)] += 1
         else:
             yield each
 
@@ -118,7 +118,9 @@ def run(
         if before is not None:
             before.result()
     if not stopped and summary.pictures:
-        output.finish(sources.counted_apart())
+        for row in output.finish(sources.counted_apart()):
+            summary.take_back(row)
+            failed(row)
     return not stopped
 
 

@@ -72,8 +72,9 @@ class Sidecars:
             self._journal.append(lost)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
         self._journal.remove()
+        return ()
 
     def close(self) -> None:
         self._journal.close()

@@ -15,11 +15,16 @@ from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
 from serving.folders.incoming import as_they_come
 from serving.folders.listing import litter, walk
-from serving.folders.pictures import Coming, Picture, named_like_a_picture
+from serving.folders.ours import NOTHING, Ours
+from serving.folders.pictures import ARCHIVES, Coming, Picture, is_archive, named_like_a_picture
 from serving.messages import Failure
 
 STDIN = "-"
 _MOST_HELD = 16 << 20  # bytes of an archive whose first pictures are looked at in advance
+_OF_HEADERS = frozenset(
+    {tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE}
+)
+_MOST_OF_A_HEADER = 1 << 18
 _KEYS = ("file_name", "path", "image")
 
 
@@ -33,6 +38,8 @@ class Sources:
     """Whether paths read from standard input end with NUL instead of a line break."""
     skipped: Counter[str] = field(default_factory=Counter)
     """What was left out so far, by reason."""
+    ours: Ours = NOTHING
+    """Files of earlier runs in these folders."""
     _first: list[Coming] = field(default_factory=list, init=False, repr=False)
     _rest: Iterator[Coming] | None = field(default=None, init=False, repr=False)
     """What follows the first ones, once somebody has looked at those."""
@@ -89,7 +96,7 @@ class Sources:
 
     def counted_apart(self) -> "Sources":
         """The same with a count of its own of what is left out."""
-        return Sources(self.paths, self.recursive, self.null)
+        return Sources(self.paths, self.recursive, self.null, ours=self.ours)
 
     def check(self) -> None:
         """Raise ``nothing`` where that can be said without opening a picture."""
@@ -111,22 +118,18 @@ class Sources:
         where = ", ".join(map(repr, self.paths))
         left_out = ", ".join(f"{number} {reason}" for reason, number in sorted(self.skipped.items()))
         hint = " (-r looks into subfolders too)" if self.skipped["folder"] else ""
+        hint += " (archives are read where they are named themselves)" if self.skipped["archive"] else ""
         return RequestError(
             "invalid_request", f"no pictures in {where}{hint}{f'; left out: {left_out}' if left_out else ''}"
         )
 
     def _within(self, path: str) -> Iterator[Picture] | None:
         if os.path.isdir(path):
-            return walk(path, self.recursive, self.skipped)
+            return walk(path, self.recursive, self.skipped, self.ours)
         for suffix, read in _BY_SUFFIX.items():
             if path.lower().endswith(suffix) and os.path.isfile(path):
                 return read(path, self.skipped)
         return None
-
-
-def is_archive(path: str) -> bool:
-    """Whether it is a file that is named like a tar."""
-    return path.lower().endswith((".tar", ".tar.gz", ".tgz")) and os.path.isfile(path)
 
 
 def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
@@ -146,13 +149,30 @@ def _archive(path: str, skipped: Counter[str]) -> Iterator[Picture]:
                 else:
                     file = archive.extractfile(member)
                     yield Picture(member.name, path, in_archive=True, data=file.read() if file else b"")
-    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:  # the last two: odd headers
+                archive.members.clear()  # type: ignore[attr-defined]  # else all headers stay in memory
+    except (
+        tarfile.TarError,
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:  # odd headers, too
         failure = Failure("unreadable", f"the archive {path!r} is cut short or damaged ({error})")
         yield Picture(path, path, error=failure)
 
 
 class _Member(tarfile.TarInfo):
-    """A damaged header is an error; ``tarfile`` takes it for the end of the archive."""
+    """A damaged header is an error; ``tarfile`` takes it for the end of the archive. So is one by which a name, or
+    what else belongs to a header, is huge: ``tarfile`` would read that whole, and gigabytes of zeros are few bytes when
+    they are compressed."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _OF_HEADERS and found.size > _MOST_OF_A_HEADER:
+            raise tarfile.ReadError(f"a header of {found.size} bytes")
+        return found
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
@@ -216,9 +236,7 @@ def _lines(lines: Iterable[bytes | None], folder: str, *, unix: bool = False) ->
 
 
 _BY_SUFFIX: dict[str, Callable[[str, Counter[str]], Iterator[Picture]]] = {
-    ".tar": _archive,
-    ".tar.gz": _archive,
-    ".tgz": _archive,
+    **dict.fromkeys(ARCHIVES, _archive),
     ".txt": _text_list,
     ".jsonl": _json_list,
 }

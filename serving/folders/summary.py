@@ -12,12 +12,12 @@ from typing import Any, Literal
 from models import __version__
 from models.errors import RequestError
 from serving.folders.done import Done
+from serving.folders.ours import RECORD
 from serving.folders.outputs import ADDS_TO_CAPTIONS, OF_MANY_FILES, SHARED, Destination, Row
 from serving.folders.unfinished import whole
 from serving.folders.whole_files import name_in_file, sync
 
 State = Literal["running", "stopped", "finished"]
-NAME = "run.json"
 
 
 @dataclass
@@ -58,6 +58,11 @@ class Summary:
         else:
             self.failures[row["error"]["code"]].append(name_in_file(row["file_name"]))
 
+    def take_back(self, row: Row) -> None:
+        """Count a row with an error in place of the one that was written before."""
+        self.captioned -= 1
+        self.add(row)
+
     def line(self) -> str:
         """The counts in one line."""
         copies = f" ({self.copies} of them copies of others)" if self.copies else ""
@@ -65,6 +70,8 @@ class Summary:
         parts += [f"{self.done[why]} {why.replace('_', ' ')}" for why in Done if self.done[why]]
         if self.skipped:
             parts.append("left out: " + ", ".join(f"{n} {reason}" for reason, n in sorted(self.skipped.items())))
+            if self.skipped["archive"]:
+                parts.append("archives are read where they are named themselves")
         return f"{'; '.join(parts)} ({self.seconds:.1f} s)"
 
 
@@ -74,7 +81,7 @@ class RunFile:
     def __init__(self, kind: str, place: Destination, options: Mapping[str, Any], root: str | None = None) -> None:
         """``options``: all that decides what the captions are. ``root``: what the names of pictures are relative to."""
         folder = place.path if kind in OF_MANY_FILES else place.path.parent
-        self._path = folder / NAME
+        self._path = folder / RECORD
         self._kind = kind
         self._place = place
         self._output = kind if kind in OF_MANY_FILES else name_in_file(place.path.name)

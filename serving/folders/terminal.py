@@ -34,8 +34,8 @@ class Terminal:
         sys.stdout.buffer.flush()
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        pass
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        return ()
 
     def close(self) -> None:
         pass

@@ -13,7 +13,6 @@ from serving.folders.pictures import Picture
 from serving.folders.unfinished import whole
 from serving.output import encoded
 
-
 _BEFORE_A_BYTE = re.compile(r"\\+(?=x[0-9a-f]{2}|[\udc80-\udcff])")
 
 
@@ -68,11 +67,12 @@ class WholeFile:
         self.journal.append(rows)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
         with whole(self.place.path) as other:
             self.make(other, self.new_rows(), pictures)
             sync(other)
         self.journal.remove()
+        return ()
 
     def new_rows(self) -> Iterator[Row]:
         """Rows of the journal that the file does not hold: the last run may have ended just after making it."""
@@ -83,8 +83,8 @@ class WholeFile:
 
 
 def name_in_file(name: str) -> str:
-    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``. Backslashes before one of
-    those, or before what only looks like one, are doubled: no two names become one."""
+    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``. Backslashes before one
+    of those, or before what only looks like one, are doubled: no two names become one."""
     return text_in_file(_BEFORE_A_BYTE.sub(lambda backslashes: 2 * backslashes[0], name))
 
 
