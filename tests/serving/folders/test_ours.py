@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.folders.outputs import Destination
 from serving.folders.ours import Ours, ours
+from serving.folders.outputs import Destination
 from serving.folders.sources import Sources
 from tests.serving.folders.support import limner, write_pictures
 
