@@ -45,8 +45,8 @@ def forbid_ngrams(scores: Tensor, history: Tensor, size: int) -> Tensor:
 
 
 def forbid_stutter(scores: Tensor, history: Tensor, longest: int) -> Tensor:
-    """Scores (R, V) with -inf for each token that would end a run of up to ``longest`` tokens that the same run precedes
-    in ``history`` (R, L). ``transformers`` has no such processor."""
+    """Scores (R, V) with -inf for each token that would end a run of up to ``longest`` tokens that the same run
+    precedes in ``history`` (R, L). ``transformers`` has no such processor."""
     length, vocab = history.shape[1], scores.shape[1]
     banned = []
     for size in range(1, min(longest, (length + 1) // 2) + 1):

@@ -59,13 +59,14 @@ class FolderJob:
 
     def remarks(self) -> list[str]:
         """What was asked for and is only had nearly."""
-        wanted, found = self.wish.target_words, []
-        for choice in self._choices() if wanted is not None and not self.arms else ():
-            shortest, longest = calibrated_words(choice.entry.card)
-            if not shortest <= wanted <= longest:
-                detail = f"captions of {choice.entry.id!r} have {shortest:g} to {longest:g} words on average"
-                found.append(f"--target-words {wanted}: {detail}; taken: {choice.point.expected_words:g}")
-        return found
+        if (wanted := self.wish.target_words) is None:
+            return []
+        [choice] = self._choices()
+        shortest, longest = calibrated_words(choice.entry.card)
+        if shortest <= wanted <= longest:
+            return []
+        detail = f"captions of {choice.entry.id!r} have {shortest:g} to {longest:g} words on average"
+        return [f"--target-words {wanted}: {detail}; taken: {choice.point.expected_words:g}"]
 
     def options(self) -> dict[str, Any]:
         """All that decides what the captions are, for the record."""

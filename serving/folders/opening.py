@@ -78,7 +78,8 @@ class Opener:
         """Each picture, in order, and each None in its place, which is not waited beyond. A picture whose decoder
         brings its process down fails alone."""
         if self._pool is None:
-            yield from (picture and open_picture(picture, self._digest) for picture in pictures)
+            for each in pictures:
+                yield None if each is None else open_picture(each, self._digest)
             return
         source = iter(pictures)
         under_way: deque[tuple[Picture, Future[Opened]]] = deque()

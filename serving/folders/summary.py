@@ -136,7 +136,7 @@ class RunFile:
                 "captioned": summary.captioned,
                 "failed": summary.failed,
                 "copies": summary.copies,
-                **{why: summary.done[why] for why in Done},
+                **{str(why): summary.done[why] for why in Done},
                 "left_out": dict(sorted(summary.skipped.items())),
             },
             "failures": dict(sorted(summary.failures.items())),

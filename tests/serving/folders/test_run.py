@@ -350,69 +350,6 @@ def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) 
     assert sorted(names(out)) == paths and names(out)[: len(before)] == before
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["{tmp}/pictures", "-0"], "--null is of the list that - reads"),
-        (["{tmp}/pictures", "--actors", "2"], "only with --ray"),
-        (["{tmp}/pictures", "--gpus-per-actor", "0.5"], "only with --ray"),
-        (["{tmp}/pictures", "--ray", "--workers", "2"], "--workers: not with --ray"),
-        (["{tmp}/pictures", "--existing", "append"], "--existing append: lines on standard output have none"),
-        (["{tmp}/pictures", "--json", "--out", "{tmp}/x.csv"], "--json, but the name '{tmp}/x.csv' tells csv"),
-        (["{tmp}/pictures", "--json", "--out", "{tmp}/metadata.jsonl"], "metadata.jsonl' tells metadata"),
-        (["{tmp}/pictures", "--out", "-", "--format", "csv"], "--out -: standard output takes text, or JSON lines"),
-        (["{tmp}/pictures", "--out", "-", "--format", "txt"], "--out -: standard output takes text, or JSON lines"),
-        (["{tmp}/pictures", "--out", "{tmp}/pictures/00.png", "--format", "csv"], "00.png' is named like a picture"),
-        (["{tmp}/pictures", "--compare", "fake,fake", "--json", "--descriptiveness", "1"], "compare: each arm says"),
-    ],
-)
-def test_words_that_do_nothing_here_are_refused(
-    folder: Path, tmp_path: Path, no_model: None, capsys: pytest.CaptureFixture[str], words: list[str], why: str
-) -> None:
-    assert limner(*(word.format(tmp=tmp_path) for word in words)) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert why.format(tmp=tmp_path) in line
-    assert {path.name for path in tmp_path.iterdir()} == {"pictures"}
-
-
-@pytest.mark.parametrize(("words", "json_lines"), [([], False), (["--json"], True), (["--format", "jsonl"], True)])
-def test_standard_output_has_a_name(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsysbinary: pytest.CaptureFixture[bytes],
-    words: list[str],
-    json_lines: bool,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert limner(folder, "--out", "-", *words) == 0
-    found = capsysbinary.readouterr().out.splitlines()
-    if json_lines:
-        assert [json.loads(line)["file_name"] for line in found] == NAMES
-    else:
-        assert [line.split(b"\t")[0].decode() for line in found] == NAMES
-    assert not (tmp_path / "-").exists()
-
-
-@pytest.mark.parametrize("name", ["x.jsonl", "x.csv", "metadata.jsonl"])
-def test_an_output_that_is_a_link_stays_one(folder: Path, tmp_path: Path, name: str) -> None:
-    for place in ("there", "here"):
-        (tmp_path / place).mkdir()
-    link, file = tmp_path / "here" / name, tmp_path / "there" / "captions"
-    link.symlink_to("../there/captions")  # which is not there yet
-    words = [folder, "--out", link, "--workers", "0"]
-    assert limner(*words) == 0
-    before = file.read_bytes()
-    assert before.count(b"\n") >= 12 and link.is_symlink()
-    (folder / "broken.png").write_bytes(b"<html>")
-    assert [limner(*words) for _ in range(2)] == [1, 1]  # the second finds a failure to take out
-    assert link.is_symlink() and set(before.splitlines()) <= set(file.read_bytes().splitlines())
-    assert {path.name for path in file.parent.iterdir()} == {"captions"}
-    (tmp_path / "there" / "captions").unlink()
-    (tmp_path / "there").rmdir()
-    assert limner(*words) == 2
-
-
 def test_a_folder_is_listed_once_and_once_to_count(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
