@@ -9,8 +9,8 @@ from scipy import stats
 OURS = ("Ingress", "Captioner", "Scorer", "Monitor", "Ledger")
 """The replicas."""
 
-APPLICATION = OURS
-"""No process of Ray is in front of them: the ingress takes connections itself."""
+APPLICATION = (*OURS, "ProxyActor")
+"""And Ray's process in front of them, through which every request goes."""
 
 RAYS = ("ServeController", "raylet", "gcs_server")
 

@@ -32,7 +32,8 @@ SEEN: dict[str, dict[str, set[int]]] = {
     "Monitor": {METRICS: {503}},
     "Ledger": {VOTE: {503}},
     "Captioner": {CAPTION: {503}, VOTE: set()},
-    "Ingress": {kind: {NO_ANSWER, 503} for kind in KINDS},
+    "Ingress": {kind: {500, 503} for kind in KINDS},
+    "ProxyActor": {kind: {NO_ANSWER, 503} for kind in KINDS},
 }
 """What clients may see beside 200 when a process is killed, by kind of request."""
 
@@ -160,7 +161,7 @@ BEHIND = ("Scorer", "Monitor", "Ledger", "Captioner")
 
 VICTIMS = [
     pytest.param(BEHIND, id="all behind the ingress"),
-    *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in (*BEHIND, "Ingress")),
+    *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in (*BEHIND, "Ingress", "ProxyActor")),
 ]
 
 
