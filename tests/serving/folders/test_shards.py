@@ -211,8 +211,7 @@ def test_rows_wait_on_the_disk_not_in_memory(tmp_path: Path) -> None:
     with ending(output):
         output.open(go_on=False)
         output.begin()
-        for each in found:
-            output.write([(each, row(each.name, "x" * 20_000))])
+        output.write([(each, row(each.name, "x" * 20_000)) for each in found])
         tracemalloc.start()
         output.finish(iter(found))
         peak = tracemalloc.get_traced_memory()[1]
