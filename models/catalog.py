@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from models.card import (
@@ -92,14 +93,13 @@ def find_model(ref: str, models_dir: Path | None = None) -> CatalogEntry:
         return _from_folder(folder.resolve().name, folder)
     if _HUB_ID.fullmatch(ref) and len(ref) <= _LONGEST_HUB_ID:
         return _from_hub(ref)
-    known = ", ".join(["fake", *model_ids(models_dir)])
-    raise UnknownNameError("unknown_model", f"no model {ref[:200]!r}: it is no folder and none of {known}")
+    raise _unknown(ref, [FAKE_CARD.id, *model_ids(models_dir)])
 
 
 def find_captioner(ref: str, models_dir: Path | None = None) -> CaptionerEntry:
     """As ``find_model``, but a scorer is refused as ``unknown_model``; a card of mixes that is silent on decoding says
     what its base's does."""
-    entry = find_model(ref, models_dir)
+    entry = _find(ref, models_dir, CaptionerEntry)
     if isinstance(entry, ScorerEntry):
         raise UnknownNameError("unknown_model", f"{ref!r} is a scorer; a captioner is needed")
     if isinstance(entry.card, ArithmeticCard) and entry.card.decoding is None and entry.path is not None:
@@ -124,7 +124,7 @@ def spectrum_point(entry: CaptionerEntry, descriptiveness: float) -> SpectrumPoi
 
 def find_scorer(ref: str, models_dir: Path | None = None) -> ScorerEntry:
     """As ``find_model``, but a captioner is refused as ``unknown_model``."""
-    entry = find_model(ref, models_dir)
+    entry = _find(ref, models_dir, ScorerEntry)
     if isinstance(entry, CaptionerEntry):
         raise UnknownNameError("unknown_model", f"{ref!r} is a captioner; a scorer is needed")
     return entry
@@ -169,6 +169,26 @@ def find_part(part: SharedPart, folder: Path, models_dir: Path | None = None) ->
         f"{folder} needs part {part.part!r} of model {part.model!r}, which is neither beside it nor in the models "
         "folder nor bundled",
     )
+
+
+def _find(ref: str, models_dir: Path | None, kind: type[CatalogEntry]) -> CatalogEntry:
+    """As ``find_model``, but who errs is told those of one kind."""
+    try:
+        return find_model(ref, models_dir)
+    except UnknownNameError:
+        raise _unknown(ref, filter(partial(_is_a, kind=kind, models_dir=models_dir), model_ids(models_dir))) from None
+
+
+def _is_a(name: str, kind: type[CatalogEntry], models_dir: Path | None) -> bool:
+    try:
+        return isinstance(find_by_id(name, (models_dir, BUNDLED)), kind)
+    except CheckpointError:
+        return False
+
+
+def _unknown(ref: str, known: Iterable[str]) -> UnknownNameError:
+    detail = f"no model {ref[:200]!r}: it is no folder and none of {', '.join(known)}"
+    return UnknownNameError("unknown_model", detail)
 
 
 def _can_exist(path: str) -> bool:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import decode_words, numbers
 from models.cpus import usable_cores
-from models.errors import RequestError
+from serving import caption_words as words
 from serving.cli_compare import read_arms
+from serving.folders.asked import Asked
 from serving.folders.job import FolderJob
-from serving.folders.outputs import FORMATS, Existing, destination, format_of, open_output
-from serving.folders.sources import STDIN, Sources
+from serving.folders.ours import ours
+from serving.folders.outputs import Destination, Existing, destination, open_output
+from serving.folders.sources import Sources
 from serving.folders.summary import RunFile, Summary
 from serving.local_models import Wish
 from serving.output import json_line, text_line
@@ -27,64 +28,38 @@ if TYPE_CHECKING:
     from serving.folders.outputs import Output
     from serving.folders.run import Stage
 
-_FORMATS = ", ".join(FORMATS)
-
 
 def caption(
-    paths: Annotated[
-        list[str], typer.Argument(help="Pictures, folders, WebDataset .tar, lists (.txt, .jsonl), or - for a list.")
-    ],
-    model: Annotated[str, typer.Option(help="Id, folder or hub id.")] = DEFAULT_MODEL,
-    decode: Annotated[str | None, typer.Option(help="Decoding strategy. Default: the model's own.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="Option of the strategy, key=value.")] = None,
-    guidance: Annotated[
-        float | None, typer.Option(help="0 to 10; above 1 the picture counts for more; 1 is off.")
-    ] = None,
-    descriptiveness: Annotated[
-        float | None, typer.Option(help="0 concise to 1 descriptive; of models with a spectrum.")
-    ] = None,
-    mix: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, how far along a direction; repeatable.")] = None,
-    target_words: Annotated[
-        int | None, typer.Option(help="The descriptiveness with this mean length, as calibrated.", min=1)
-    ] = None,
-    num_captions: Annotated[int, typer.Option(help="Captions of each picture.", min=1)] = 1,
-    rerank: Annotated[
-        bool, typer.Option("--rerank", help="Of all that the decoding finds, those with the best CLIPScore.")
-    ] = False,
-    score: Annotated[bool, typer.Option("--score", help="CLIPScore after each caption.")] = False,
-    min_clip_score: Annotated[
-        float | None, typer.Option(help="Pictures whose captions score below get the most concise instead.")
-    ] = None,
-    compare: Annotated[
-        str | None, typer.Option(help="[LABEL=]MODEL[@D],...: each of these captions every picture; JSON lines only.")
-    ] = None,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders within folders too.")] = False,
-    null: Annotated[bool, typer.Option("--null", "-0", help="Paths of - end with NUL, not with a line break.")] = False,
-    json_lines: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The file to write; the folder, for formats of many files. A killed run goes on."),
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help=f"{_FORMATS}. Default: by the suffix of --out.")
-    ] = None,
-    existing: Annotated[
-        Existing, typer.Option(help="What becomes of captions that are there; append and prepend: of sidecars.")
-    ] = Existing.SKIP,
-    dedupe: Annotated[bool, typer.Option("--dedupe", help="Caption pictures of the same bytes once.")] = False,
-    ray: Annotated[bool, typer.Option("--ray", help="On the Ray cluster of RAY_ADDRESS, or on this machine.")] = False,
-    actors: Annotated[int, typer.Option(help="With --ray: processes that hold the model.", min=1)] = 1,
-    gpus_per_actor: Annotated[float, typer.Option(help="With --ray: GPUs, or parts of one, of each.", min=0)] = 0.0,
-    models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
-    scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
-    threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
-    batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
-    workers: Annotated[
-        int | None,
-        typer.Option(help="Processes that open pictures. Default: one per two cores; few pictures: 0.", min=0),
-    ] = None,
+    paths: words.Paths,
+    model: words.Model = DEFAULT_MODEL,
+    decode: words.Decode = None,
+    option: words.DecodeOption = None,
+    guidance: words.Guidance = None,
+    descriptiveness: words.Descriptiveness = None,
+    mix: words.Mix = None,
+    target_words: words.TargetWords = None,
+    num_captions: words.NumCaptions = 1,
+    rerank: words.Rerank = False,
+    score: words.Score = False,
+    min_clip_score: words.MinClipScore = None,
+    compare: words.Compare = None,
+    recursive: words.Recursive = False,
+    null: words.Null = False,
+    json_lines: words.JsonLines = False,
+    out: words.Out = None,
+    format_: words.Format = None,
+    existing: words.IfExisting = Existing.SKIP,
+    dedupe: words.Dedupe = False,
+    ray: words.Ray = False,
+    actors: words.Actors = None,
+    gpus_per_actor: words.GpusPerActor = None,
+    models_dir: words.ModelsDir = None,
+    scorer: words.Scorer = DEFAULT_SCORER,
+    device: words.Device = "auto",
+    dtype: words.Dtype = "default",
+    threads: words.Threads = None,
+    batch_size: words.BatchSize = 16,
+    workers: words.Workers = None,
 ) -> None:
     """Caption pictures, one line each or into files; what fails is told on stderr."""
     job = FolderJob(
@@ -101,77 +76,89 @@ def caption(
         dtype=dtype,
         threads=threads,
     )
+    asked = Asked(
+        out,
+        format_,
+        json_lines,
+        existing,
+        dedupe,
+        batch_size,
+        workers,
+        ray,
+        actors=actors,
+        gpus_per_actor=gpus_per_actor,
+    )
+    _caption(job, Sources(paths, recursive, null), asked)
+
+
+def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
     job.check()
-    sources = Sources(paths, recursive, null)
+    asked.check(sources, compares=bool(job.arms))
+    kind = asked.kind()
+    place = destination(kind, asked.out, sources.paths, asked.existing) if kind is not None else None
+    if kind is not None and place is not None:
+        sources.ours = ours(kind, place)
     sources.check()
-    kind = format_of(format_ or ("jsonl" if json_lines and out else None), out)
-    _check(kind, job, json_lines, dedupe and ray, paths)
+    for remark in job.remarks():
+        typer.echo(f"note: {remark}", err=True)
+    summary = Summary()
     with ExitStack() as closing:
-        output, run_file = _output(kind, out, sources, existing, job, json_lines)
+        output, run_file = _output(asked, kind, place, sources, job)
         closing.callback(output.close)
         stage: Stage
-        if ray:
+        if asked.ray:
             from serving.folders.ray_data import RayStage
 
-            stage = closing.enter_context(RayStage(job, batch_size=batch_size, actors=actors, gpus=gpus_per_actor))
+            actors, gpus = asked.actors or 1, asked.gpus_per_actor or 0.0
+            stage = closing.enter_context(RayStage(job, batch_size=asked.batch_size, actors=actors, gpus=gpus))
         else:
-            stage = _local_stage(job, batch_size, workers, sources, dedupe)
-        _run(sources, stage, output, run_file)
-
-
-def _check(kind: str | None, job: FolderJob, json_lines: bool, dedupes_on_ray: bool, paths: list[str]) -> None:
-    if kind is not None and json_lines and kind != "jsonl":
-        raise RequestError("invalid_request", f"--json and --format {kind}: choose one")
-    if job.arms and not (json_lines or kind == "jsonl"):
-        raise RequestError("invalid_request", "--compare writes JSON lines: add --json or --out FILE.jsonl")
-    if dedupes_on_ray:
-        raise RequestError(
-            "invalid_request", "--dedupe: not with --ray, whose processes do not know each other's pictures"
-        )
-    if kind == "webdataset" and STDIN in paths:
-        raise RequestError(
-            "invalid_request", "--format webdataset reads its pictures twice, - can be read once: use a list"
-        )
+            stage = _local_stage(job, sources, asked, summary)
+        _run(sources, stage, output, run_file, summary)
 
 
 def _output(
-    kind: str | None, out: Path | None, sources: Sources, existing: Existing, job: FolderJob, json_lines: bool
+    asked: Asked, kind: str | None, place: Destination | None, sources: Sources, job: FolderJob
 ) -> tuple[Output, RunFile | None]:
     """The output, ready to be written, and the record of its runs; lines on the terminal have none."""
-    if kind is None:
+    if kind is None or place is None:
         from serving.folders.terminal import Terminal
 
-        return Terminal(json_line if json_lines else text_line), None
-    place = destination(kind, out, sources.paths, existing)
+        return Terminal(json_line if asked.writes_json else text_line), None
+    from serving.folders.inputs import check_inputs
+
     output = open_output(kind, place)
+    check_inputs(sources, place, output)
     run_file = RunFile(kind, place, job.options(), sources.root)
     run_file.check()
     go_on = run_file.goes_on()
-    if existing is Existing.SKIP:
+    if asked.existing is Existing.SKIP:
         run_file.check_options()
     output.open(go_on=go_on)
     return output, run_file
 
 
-def _local_stage(job: FolderJob, batch_size: int, workers: int | None, sources: Sources, dedupe: bool) -> Stage:
+def _local_stage(job: FolderJob, sources: Sources, asked: Asked, summary: Summary) -> Stage:
     from serving.folders.captioning import OncePerContent  # these load torch, which `limner --help` should not wait for
     from serving.folders.run import LocalStage
 
+    workers = asked.workers
     if workers is None:
-        workers = max(1, usable_cores() // 2) if sources.more_than(batch_size) else 0
+        workers = max(1, usable_cores() // 2) if sources.more_than(asked.batch_size) else 0
+
+    def count_copies(number: int) -> None:
+        summary.copies += number
 
     def load() -> Rows:
         rows = job.load()
-        return OncePerContent(rows) if dedupe else rows
+        return OncePerContent(rows, count_copies) if asked.dedupe else rows
 
-    return LocalStage(load, batch_size=batch_size, workers=workers, digest=dedupe)
+    return LocalStage(load, batch_size=asked.batch_size, workers=workers, digest=asked.dedupe)
 
 
-def _run(sources: Sources, stage: Stage, output: Output, run_file: RunFile | None) -> None:
+def _run(sources: Sources, stage: Stage, output: Output, run_file: RunFile | None, summary: Summary) -> None:
     from serving.folders.progress import Bar
     from serving.folders.run import run
 
-    summary = Summary()
     begun = finished = False
 
     def begin() -> None:

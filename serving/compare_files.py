@@ -9,7 +9,7 @@ from models.clip_scorer import ClipScorer
 from models.images import LoadedImage
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
-from serving.folders.captioning import Row, each_if_not_all, images_of
+from serving.folders.captioning import Patience, Row, images_of
 from serving.folders.opening import batches
 from serving.folders.pictures import Opened, Picture
 from serving.local_models import Choice
@@ -43,10 +43,11 @@ class CompareRows:
     def __init__(self, arms: Sequence[LocalArm], scorer: ClipScorer) -> None:
         self._arms = arms
         self._scorer = scorer
+        self._patience = Patience()
 
     def __call__(self, opened: Sequence[Opened]) -> list[Row]:
         """Raises as ``CaptionPipeline.caption`` does."""
-        return [self._row(picture) for picture in compare_opened(self._arms, self._scorer, opened)]
+        return [self._row(picture) for picture in compare_opened(self._arms, self._scorer, opened, self._patience)]
 
     def _row(self, picture: ComparedPicture) -> Row:
         error = item_error(picture.results[0].error)
@@ -58,21 +59,24 @@ class CompareRows:
 
 
 def compare_files(
-    arms: Sequence[LocalArm], scorer: ClipScorer, opened: Iterable[Opened], *, batch_size: int = 16
+    arms: Sequence[LocalArm], scorer: ClipScorer, opened: Iterable[Opened | None], *, batch_size: int = 16
 ) -> Iterator[ComparedPicture]:
     """Each picture with one scored caption of each arm, in order. Raises as ``CaptionPipeline.caption`` does."""
+    patience = Patience()
     for batch in batches(opened, batch_size):
-        yield from compare_opened(arms, scorer, batch)
+        yield from compare_opened(arms, scorer, batch, patience)
 
 
-def compare_opened(arms: Sequence[LocalArm], scorer: ClipScorer, opened: Sequence[Opened]) -> Iterator[ComparedPicture]:
+def compare_opened(
+    arms: Sequence[LocalArm], scorer: ClipScorer, opened: Sequence[Opened], patience: Patience
+) -> Iterator[ComparedPicture]:
     """The same for one batch."""
 
     def each_arm(images: Sequence[Image]) -> list[tuple[Caption, ...]]:
         scored = _with_scores(scorer, images, [_write(arm, images) for arm in arms])
         return list(zip(*scored, strict=True))
 
-    written = iter(each_if_not_all(each_arm, images_of(opened)))
+    written = iter(patience.each_if_not_all(each_arm, images_of(opened)))
     for each in opened:
         content = each.content
         if isinstance(content, LoadedImage) and not isinstance(captions := next(written), Failure):

@@ -22,7 +22,8 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in [*range(32), 127]} | {
 
 
 def text_line(row: Mapping[str, Any]) -> bytes:
-    """``path<TAB>caption``, or ``path<TAB>caption<TAB>CLIPScore``; further captions after further tabs.
+    """``path<TAB>caption``, or ``path<TAB>caption<TAB>CLIPScore``; further captions after further tabs, and a last cell
+    ``fallback`` where they are the concise ones that took the place of others.
 
     Control characters of the path are escaped.
     """
@@ -31,6 +32,8 @@ def text_line(row: Mapping[str, Any]) -> bytes:
         cells.append(caption["text"])
         if caption["clip_score"] is not None:
             cells.append(f"{caption['clip_score']:.3f}")
+    if row["fallback"]:
+        cells.append("fallback")
     return encoded("\t".join(cells) + "\n")
 
 
@@ -64,7 +67,8 @@ def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Ite
         return
     if out.is_dir():
         raise RequestError("invalid_request", f"{str(out)!r} is a folder: name a file in it")
-    unfinished = out.with_name(f".{os.getpid()}.limner-unfinished")
+    target = Path(os.path.realpath(out))  # a link stays one
+    unfinished = target.with_name(f".{os.getpid()}.limner-unfinished")
     try:
         file = unfinished.open("xb")
     except OSError as error:
@@ -72,7 +76,7 @@ def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Ite
     try:
         with file:
             yield _writer(file, line)
-        unfinished.replace(out)
+        unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
 

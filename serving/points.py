@@ -1,5 +1,6 @@
 """Where in the weight space of a model a request is answered: from what it asks to coefficients. Loads no torch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -62,6 +63,14 @@ def point_of(model: str, card: CaptionerCard, asked: Knobs) -> Point:
 def concise_end(card: CaptionerCard) -> Point | None:
     """The point that captions fall back to; None for a model without a spectrum."""
     return _at(card.grid[0]) if isinstance(card, SpectrumCard) else None
+
+
+def calibrated_words(card: CaptionerCard) -> tuple[float, float]:
+    """The fewest and the most mean words that a calibrated spectrum can be asked for."""
+    known = (
+        [point.expected_words for point in card.grid if point.expected_words] if isinstance(card, SpectrumCard) else []
+    )
+    return min(known, default=0.0), max(known, default=math.inf)
 
 
 def _of_spectrum(model: str, card: SpectrumCard, asked: Knobs) -> Point:

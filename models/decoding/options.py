@@ -18,6 +18,8 @@ class SharedOptions(BaseModel):
     """Scores of tokens that stand in the prompt or caption are divided by it (multiplied where negative)."""
     no_repeat_ngram: int = Field(default=0, ge=0, le=512)
     """No n-gram of this size comes twice in prompt + caption; 0 is off."""
+    no_stutter: int = Field(default=0, ge=0, le=16)
+    """No run of up to this many tokens follows itself at once, as in ``window window``, no n-gram of 3; 0 is off."""
 
     @model_validator(mode="after")
     def _min_within_max(self) -> Self:

@@ -2,7 +2,7 @@
 
 ``history`` is prompt + caption so far, left-padded with the id V. The start token is not part of it: it is no text, and
 in checkpoints that start and end with the same token a penalty on it would forbid to end. In all else these equal the
-logits processors of ``transformers`` 5.24.
+logits processors of ``transformers`` 5.24, where it has them.
 """
 
 import torch
@@ -17,9 +17,11 @@ def process(scores: Tensor, history: Tensor, generated: int, end_id: int, option
         scores = penalise_repetition(scores, history, options.repetition_penalty)
     if options.no_repeat_ngram:
         scores = forbid_ngrams(scores, history, options.no_repeat_ngram)
+    if options.no_stutter:
+        scores = forbid_stutter(scores, history, options.no_stutter)
     if generated < options.min_tokens:
         scores = scores.index_fill(1, torch.tensor([end_id], device=scores.device), -torch.inf)
-    if options.no_repeat_ngram or generated < options.min_tokens:
+    if options.no_repeat_ngram or options.no_stutter or generated < options.min_tokens:
         scores = _end_dead_ends(scores, end_id)
     return scores
 
@@ -40,6 +42,19 @@ def forbid_ngrams(scores: Tensor, history: Tensor, size: int) -> Tensor:
     seen = (windows[..., :-1] == suffix.unsqueeze(1)).all(dim=-1)
     banned = torch.where(seen, windows[..., -1], scores.shape[1])
     return scores.masked_fill(_mark(scores, banned), -torch.inf)
+
+
+def forbid_stutter(scores: Tensor, history: Tensor, longest: int) -> Tensor:
+    """Scores (R, V) with -inf for each token that would end a run of up to ``longest`` tokens that the same run
+    precedes in ``history`` (R, L). ``transformers`` has no such processor."""
+    length, vocab = history.shape[1], scores.shape[1]
+    banned = []
+    for size in range(1, min(longest, (length + 1) // 2) + 1):
+        first = history[:, length + 1 - 2 * size : length + 1 - size]  # (R, size)
+        second = history[:, length + 1 - size :]  # (R, size-1), and the token to come
+        repeats = (first[:, :-1] == second).all(dim=1)
+        banned.append(torch.where(repeats, first[:, -1], vocab))
+    return scores.masked_fill(_mark(scores, torch.stack(banned, dim=1)), -torch.inf) if banned else scores
 
 
 def _end_dead_ends(scores: Tensor, end_id: int) -> Tensor:

@@ -31,7 +31,7 @@ def checked_url(text: str, hosts: Sequence[str] | None, base: httpx.URL | None =
         raise ImageError("url_failed", f"{what}: this is no URL") from None
     if url.scheme not in ("http", "https"):
         raise ImageError("url_refused", f"{what}: only http:// and https:// addresses are fetched")
-    if not _HOST.fullmatch(host_of(url)) or (url.port or 0) > _LAST_PORT:
+    if not _HOST.fullmatch(host_of(url)) or not (url.port is None or 0 < url.port <= _LAST_PORT):
         raise ImageError("url_failed", f"{what}: this URL has no host, or none that can be")
     if url.userinfo:
         raise ImageError("url_refused", f"{what}: a URL with a user name or password is not fetched")

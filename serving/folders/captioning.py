@@ -25,6 +25,8 @@ Row = dict[str, Any]
 
 Answer = TypeVar("Answer")
 
+_MOST_IN_A_ROW = 16  # as in a batch of the usual size
+
 
 class Rows(Protocol):
     """Makes the rows of opened pictures, one each, in order; a picture that fails is a row with an error."""
@@ -60,10 +62,11 @@ class CaptionRows:
         self._how = how
         self._load_fallback = fallback
         self._fallback: Place | None = None
+        self._patience = Patience()
 
     def __call__(self, opened: Sequence[Opened]) -> list[Row]:
         """Raises what the captioner raises where it cannot caption a single picture."""
-        written = iter(each_if_not_all(self._caption, images_of(opened)))
+        written = iter(self._patience.each_if_not_all(self._caption, images_of(opened)))
         model = self._place.pipeline.model_id
         return [row_of(each.picture, self._result(each, written), model) for each in opened]
 
@@ -98,8 +101,10 @@ class CaptionRows:
 class OncePerContent:
     """Rows of other ``Rows``, which see pictures of the same bytes once."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, copied: Callable[[int], None] = lambda number: None) -> None:
+        """``copied``: is told how many pictures got the captions of another."""
         self._rows = rows
+        self._copied = copied
         self._known: dict[bytes, bytes] = {}  # as JSON, which takes a tenth of the memory
 
     def __call__(self, opened: Sequence[Opened]) -> list[Row]:
@@ -111,7 +116,10 @@ class OncePerContent:
                 new.setdefault(each.digest, each)
         rows = dict(zip(new, self._rows(list(new.values())), strict=True))
         self._known |= {key: json_line(row) for key, row in rows.items() if isinstance(key, bytes)}
-        return [{**self._row(each, rows), "file_name": each.picture.name} for each in opened]
+        found = [{**self._row(each, rows), "file_name": each.picture.name} for each in opened]
+        captioned = sum(row["error"] is None for row in found)
+        self._copied(captioned - sum(row["error"] is None for row in rows.values()))
+        return found
 
     def _row(self, each: Opened, rows: Mapping[bytes | int, Row]) -> Row:
         if each.digest is None or isinstance(each.content, Failure):
@@ -125,29 +133,43 @@ def images_of(opened: Iterable[Opened]) -> list[Image]:
     return [each.content.image for each in opened if isinstance(each.content, LoadedImage)]
 
 
-def each_if_not_all(
-    work: Callable[[Sequence[Image]], Sequence[Answer]], images: Sequence[Image]
-) -> list[Answer | Failure]:
-    """What ``work`` makes of all images together; if that fails, of each by itself, so that one fails alone.
+class Patience:
+    """How long a model may fail: on one picture or another, but not on all of a batch, nor on one batch of a single
+    picture after the other."""
 
-    Raises:
-        Exception: that of ``work``, when it fails for each of several images: the fault is not with them.
-    """
-    try:
-        return list(work(images))
-    except LimnerError:
-        raise
-    except Exception as error:
-        answers: list[Answer | Failure] = []
-        for image in images:
-            try:
-                answers += work([image])
-            except Exception as single:
-                logger.warning("a picture of %d x %d failed: %r", *image.size, single)
-                answers.append(_failure(single))
-        if len(images) > 1 and all(isinstance(answer, Failure) for answer in answers):
-            raise error
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def each_if_not_all(
+        self, work: Callable[[Sequence[Image]], Sequence[Answer]], images: Sequence[Image]
+    ) -> list[Answer | Failure]:
+        """What ``work`` makes of all images together; if that fails, of each by itself, so that one fails alone.
+
+        Raises:
+            Exception: that of ``work``, when it fails for each of several images: the fault is not with them.
+        """
+        try:
+            answers: list[Answer | Failure] = list(work(images))
+        except LimnerError:
+            raise
+        except Exception as error:
+            answers = [self._alone(work, image) for image in images]
+            if all(isinstance(answer, Failure) for answer in answers):
+                self._in_a_row += len(images)
+                if len(images) > 1 or self._in_a_row >= _MOST_IN_A_ROW:
+                    raise error
+                return answers
+        if images:
+            self._in_a_row = 0
         return answers
+
+    def _alone(self, work: Callable[[Sequence[Image]], Sequence[Answer]], image: Image) -> Answer | Failure:
+        try:
+            [answer] = work([image])
+        except Exception as error:
+            logger.warning("a picture of %d x %d failed: %r", *image.size, error)
+            return _failure(error)
+        return answer
 
 
 def _failure(error: Exception) -> Failure:

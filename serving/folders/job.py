@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import RequestError
 from serving.arms import check_arm_count
 from serving.local_models import Choice, Wish, choose
-from serving.points import concise_end
+from serving.points import calibrated_words, concise_end
 
 if TYPE_CHECKING:
     from serving.folders.captioning import Place, Rows
@@ -45,6 +45,9 @@ class FolderJob:
         """
         if self.arms:
             check_arm_count(len(self.arms))
+            if any(each is not None for each in (self.wish.descriptiveness, self.wish.mix, self.wish.target_words)):
+                detail = "compare: each arm says where it is, MODEL@D; not with descriptiveness, mix or target-words"
+                raise RequestError("invalid_request", detail)
             if self.num_captions > 1 or self.rerank or self.min_clip_score is not None:
                 detail = "compare: one scored caption of each arm; not with num-captions, rerank or min-clip-score"
                 raise RequestError("invalid_request", detail)
@@ -53,6 +56,17 @@ class FolderJob:
             if self.min_clip_score is not None and concise_end(choice.entry.card) is None:
                 detail = f"min_clip_score: model {choice.entry.id!r} has no spectrum, so no concise end to fall back to"
                 raise RequestError("unsupported_option", detail)
+
+    def remarks(self) -> list[str]:
+        """What was asked for and is only had nearly."""
+        if (wanted := self.wish.target_words) is None:
+            return []
+        [choice] = self._choices()
+        shortest, longest = calibrated_words(choice.entry.card)
+        if shortest <= wanted <= longest:
+            return []
+        detail = f"captions of {choice.entry.id!r} have {shortest:g} to {longest:g} words on average"
+        return [f"--target-words {wanted}: {detail}; taken: {choice.point.expected_words:g}"]
 
     def options(self) -> dict[str, Any]:
         """All that decides what the captions are, for the record."""

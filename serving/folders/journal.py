@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from models.errors import RequestError
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import whole
 from serving.output import json_line
 
 Row = Mapping[str, Any]
@@ -68,6 +68,23 @@ class Journal:
             if isinstance(row, dict):
                 yield row
 
+    def places(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """The same, each with where it begins, for ``at``: memory for places is had where there is none for rows."""
+        place = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if isinstance(row := _row(line), dict):
+                    yield row, place
+                place += len(line)
+
+    def at(self, place: int) -> dict[str, Any]:
+        """The row that begins there."""
+        with self.path.open("rb") as file:
+            file.seek(place)
+            row = _row(file.readline())
+        assert isinstance(row, dict)
+        return row
+
     def close(self) -> None:
         """End writing."""
         if self._file is not None:
@@ -123,17 +140,13 @@ class Journal:
     def _keep(self, numbers: set[int]) -> None:
         """Keep some lines, in a new file that takes the place of the old one."""
         assert self._file is not None
-        other = unfinished(self.path)
-        try:
+        with whole(self.path) as other:
             file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
             for number, row in enumerate(self._parsed(), 1):
                 if isinstance(row, dict) and number in numbers:
                     file.write(json_line(row))
             file.flush()
             os.fsync(file.fileno())
-            other.replace(self.path)
-        finally:
-            other.unlink(missing_ok=True)
         self._file.close()
         self._file = file
 

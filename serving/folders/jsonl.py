@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
@@ -14,17 +15,14 @@ class JsonLines:
         self._journal = Journal(place.path)
         self._overwrite = place.existing is Existing.OVERWRITE
         self._fresh = False
-        self._done: set[str] = set()
+        self._names = Names()
 
     def open(self, *, go_on: bool) -> None:
         self._fresh = self._overwrite and not go_on
-        self._done = self._journal.open(fresh=self._fresh)
+        self._names = Names(self._journal.open(fresh=self._fresh))
 
-    def is_done(self, picture: Picture) -> bool:
-        if picture.name in self._done:
-            return True
-        self._done.add(picture.name)  # a list may name it twice
-        return False
+    def done(self, picture: Picture) -> Done | None:
+        return self._names.meet(picture.name)
 
     def begin(self) -> None:
         if self._fresh:
@@ -35,8 +33,8 @@ class JsonLines:
         self._journal.append(rows)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        pass
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        return ()
 
     def close(self) -> None:
         self._journal.close()

@@ -14,7 +14,7 @@ from itertools import islice
 
 from models.errors import ImageError
 from models.images import LoadedImage, load_image, read_bytes, sniff_file
-from serving.folders.pictures import Opened, Picture
+from serving.folders.pictures import Coming, Opened, Picture
 from serving.messages import Failure
 
 HELD_PX = 192_000_000
@@ -74,23 +74,36 @@ class Opener:
             if pool is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def open(self, pictures: Iterable[Picture]) -> Iterator[Opened]:
-        """Each picture, in order. One whose decoder brings its process down fails alone."""
+    def open(self, pictures: Iterable[Coming]) -> Iterator[Opened | None]:
+        """Each picture, in order, and each None in its place, which is not waited beyond. A picture whose decoder
+        brings its process down fails alone."""
         if self._pool is None:
-            yield from (open_picture(picture, self._digest) for picture in pictures)
+            for each in pictures:
+                yield None if each is None else open_picture(each, self._digest)
             return
         source = iter(pictures)
         under_way: deque[tuple[Picture, Future[Opened]]] = deque()
         recent: deque[int] = deque(maxlen=_RECENT)
         while True:
             room = self._room(recent) - len(under_way)
-            under_way.extend((picture, self._submit(picture)) for picture in islice(source, max(room, 0)))
-            if not under_way:
+            lull = self._take(islice(source, max(room, 0)), under_way)
+            if not under_way and not lull:
                 return
-            picture, future = under_way.popleft()
-            opened = self._result(picture, future)
-            recent.append(opened.px)
-            yield opened
+            for _ in range(len(under_way) if lull else 1):
+                picture, future = under_way.popleft()
+                opened = self._result(picture, future)
+                recent.append(opened.px)
+                yield opened
+            if lull:
+                yield None
+
+    def _take(self, pictures: Iterable[Coming], under_way: deque[tuple[Picture, Future[Opened]]]) -> bool:
+        """Begin to open what has come; whether no more comes for now."""
+        for picture in pictures:
+            if picture is None:
+                return True
+            under_way.append((picture, self._submit(picture)))
+        return False
 
     def _room(self, recent: Iterable[int]) -> int:
         """How many pictures may be held or under way: few while they are large, or before any was seen."""
@@ -141,15 +154,17 @@ def _become_worker() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def batches(opened: Iterable[Opened], batch_size: int) -> Iterator[list[Opened]]:
-    """In order, as many at a time as make ``batch_size`` pictures or fill the memory set aside for them. Files of a
-    folder that are no pictures come along, as failures."""
+def batches(opened: Iterable[Opened | None], batch_size: int) -> Iterator[list[Opened]]:
+    """In order, as many at a time as make ``batch_size`` pictures or fill the memory set aside for them; fewer where a
+    None says that no more come for now. Files of a folder that are no pictures come along, as failures."""
     waiting: list[Opened] = []
     pictures = px = 0
     for each in opened:
-        waiting.append(each)
-        pictures, px = pictures + isinstance(each.content, LoadedImage), px + each.px
-        if pictures >= batch_size or px >= HELD_PX or len(waiting) >= 64 * batch_size:
+        if each is not None:
+            waiting.append(each)
+            pictures, px = pictures + isinstance(each.content, LoadedImage), px + each.px
+        full = pictures >= batch_size or px >= HELD_PX or len(waiting) >= 64 * batch_size
+        if waiting and (full or each is None):
             yield waiting
             waiting, pictures, px = [], 0, 0
     if waiting:

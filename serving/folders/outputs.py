@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from models.errors import RequestError
 from models.lookup import resolve
-from serving.folders.pictures import Picture
-from serving.folders.sources import is_archive
+from serving.folders.done import Done
+from serving.folders.pictures import Picture, is_archive, named_like_a_picture
 
 Row = dict[str, Any]
 Written = tuple[Picture, Row]
@@ -48,8 +48,8 @@ class Output(Protocol):
             RequestError: ``invalid_request`` for a place that cannot be written or holds something else.
         """
 
-    def is_done(self, picture: Picture) -> bool:
-        """Whether the picture needs no captions any more: it has them, or was asked about before."""
+    def done(self, picture: Picture) -> Done | None:
+        """Why the picture needs no captions any more; None where it does. Asked once of each that the run meets."""
 
     def begin(self) -> None:
         """The first rows are about to be written. Until then what was there stays: a run may find nothing to do, or no
@@ -58,8 +58,9 @@ class Output(Protocol):
     def write(self, written: Sequence[Written]) -> list[Row]:
         """Keep rows; gives them back, with an error where the row of one picture could not be kept."""
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        """All pictures of the run are written; ``pictures`` lists them anew."""
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        """All pictures of the run are written; ``pictures`` lists them anew. Gives the rows that could not be kept
+        after all, with an error."""
 
     def close(self) -> None:
         """The run ends, finished or not."""
@@ -100,15 +101,22 @@ def format_of(name: str | None, out: Path | None) -> str | None:
             f"{str(out)!r} is a folder: name a file in it, or add --format, one of {', '.join(sorted(OF_MANY_FILES))}"
         )
         raise RequestError("invalid_request", detail)
-    if out.name == "metadata.jsonl":
-        return "metadata"
-    suffix = out.suffix.lower().removeprefix(".")
-    if suffix in ("jsonl", "csv", "parquet"):
-        return suffix
+    if (told := told_by_name(out)) is not None:
+        return told
     known = ", ".join(FORMATS)
     raise RequestError(
         "invalid_request", f"the name {str(out)!r} does not tell the format: add --format, one of {known}"
     )
+
+
+def told_by_name(out: Path | None) -> str | None:
+    """The format that the name of a file tells, if it tells one."""
+    if out is None:
+        return None
+    if out.name == "metadata.jsonl":
+        return "metadata"
+    suffix = out.suffix.lower().removeprefix(".")
+    return suffix if suffix in ("jsonl", "csv", "parquet") else None
 
 
 def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Existing) -> Destination:
@@ -122,6 +130,8 @@ def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Exi
         raise RequestError("invalid_request", f"--existing {existing}: of {allowed} only, not of {kind}")
     if out is not None and out.name == "run.json":
         raise RequestError("invalid_request", "run.json is where the record of the run goes: name another --out")
+    if out is not None and kind not in OF_MANY_FILES and named_like_a_picture(out.name):
+        raise RequestError("invalid_request", f"--out {str(out)!r} is named like a picture: name another")
     if out is not None:
         return Destination(out, existing, apart=kind in OF_MANY_FILES)
     if kind in ADDS_TO_CAPTIONS:

@@ -9,6 +9,9 @@ from serving.messages import Failure
 SUFFIXES = frozenset(".jpg .jpeg .jfif .png .gif .webp .avif .heic .heif .bmp .tif .tiff .ppm .pgm .pbm .pnm".split())
 """Of files that must be pictures, lower case; others of a folder are left out if they are none."""
 
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
+"""How files are called whose members may be pictures; those that lie in a folder are not looked into."""
+
 NOT_PICTURES = frozenset({"empty", "not_an_image", "unsupported_format"})
 """Codes with which a file that is not named like a picture turns out to be none."""
 
@@ -30,6 +33,11 @@ class Picture:
     """Why it cannot be read, where its source knows already."""
 
 
+Coming = Picture | None
+"""What a source gives: a picture, or None while there is none yet and somebody may still name one. What came before a
+None is not kept waiting for what comes after it."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """A picture that was opened, or why there is none."""
@@ -48,6 +56,16 @@ class Opened:
     def is_no_picture(self) -> bool:
         """Whether it is a file of a folder that only turned out to be no picture, which is no failure."""
         return not self.picture.named and isinstance(self.content, Failure) and self.content.code in NOT_PICTURES
+
+
+def is_archive(path: str) -> bool:
+    """Whether it is a file that is named like a tar."""
+    return path.lower().endswith(ARCHIVES) and os.path.isfile(path)
+
+
+def kind_of_other(picture: Picture) -> str:
+    """What to count a file of a folder as that turned out to be no picture."""
+    return "archive" if picture.name.lower().endswith(ARCHIVES) else "not a picture"
 
 
 def named_like_a_picture(name: str) -> bool:

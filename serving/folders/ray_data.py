@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from models.errors import OverloadedError
 from serving.folders.job import FolderJob
 from serving.folders.opening import Opener, batches
 from serving.folders.outputs import Written
-from serving.folders.pictures import Picture
+from serving.folders.pictures import Coming, Picture, kind_of_other
 from serving.local import local_ray
 
 _WINDOW = 50_000  # pictures that the cluster knows of at a time, which bounds the memory of this process
@@ -53,15 +52,14 @@ class RayStage:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
+    def __call__(self, pictures: Iterable[Coming], skipped: Counter[str]) -> Iterator[list[Written]]:
         """Raises OverloadedError ``unavailable`` when the cluster cannot do the work."""
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # here, since Ray Data sets it when it is first used
-        source = iter(pictures)
         try:
-            while window := list(islice(source, _WINDOW)):
+            for window in _windows(pictures):
                 yield from self._caption(window, skipped)
         except RayError as error:
             last = [line for line in str(error).splitlines() if line.strip()][-1]
@@ -84,8 +82,21 @@ class RayStage:
                 if row:
                     written.append((window[number], json.loads(row)))
                 else:
-                    skipped["not a picture"] += 1
+                    skipped[kind_of_other(window[number])] += 1
             yield written
+
+
+def _windows(pictures: Iterable[Coming]) -> Iterator[list[Picture]]:
+    """What the cluster is given at a time: ``_WINDOW`` pictures, or those that have come when no more come for now."""
+    waiting: list[Picture] = []
+    for picture in pictures:
+        if picture is not None:
+            waiting.append(picture)
+        if len(waiting) >= _WINDOW or (waiting and picture is None):
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 class _Captioner:

@@ -9,15 +9,16 @@ from typing import Protocol
 from serving.folders.captioning import Rows
 from serving.folders.opening import Opener, batches
 from serving.folders.outputs import Output, Row, Written
-from serving.folders.pictures import Opened, Picture
+from serving.folders.pictures import Coming, Opened, kind_of_other
 from serving.folders.sources import Sources
 from serving.folders.summary import Summary
 
 
 class Stage(Protocol):
-    """Turns pictures into rows; files that turn out to be no pictures are counted and left out."""
+    """Turns pictures into rows; files that turn out to be no pictures are counted and left out. After a None it
+    does not wait for more pictures before it gives the rows of those it has."""
 
-    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]: ...
+    def __call__(self, pictures: Iterable[Coming], skipped: Counter[str]) -> Iterator[list[Written]]: ...
 
 
 class Watcher(Protocol):
@@ -40,7 +41,7 @@ class LocalStage:
         self._workers = workers
         self._digest = digest
 
-    def __call__(self, pictures: Iterable[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
+    def __call__(self, pictures: Iterable[Coming], skipped: Counter[str]) -> Iterator[list[Written]]:
         with Opener(self._workers, ahead=2 * self._batch_size, digest=self._digest) as opener:
             opened = without_other_files(opener.open(pictures), skipped)
             rows: Rows | None = None
@@ -49,11 +50,11 @@ class LocalStage:
                 yield list(zip((each.picture for each in batch), rows(batch), strict=True))
 
 
-def without_other_files(opened: Iterable[Opened], skipped: Counter[str]) -> Iterator[Opened]:
+def without_other_files(opened: Iterable[Opened | None], skipped: Counter[str]) -> Iterator[Opened | None]:
     """Those that are pictures, or should be; the others are counted."""
     for each in opened:
-        if each.is_no_picture:
-            skipped["not a picture"] += 1
+        if each is not None and each.is_no_picture:
+            skipped[kind_of_other(each.picture)] += 1
         else:
             yield each
 
@@ -77,14 +78,16 @@ def run(
     summary.skipped = sources.skipped
     begun = stopped = False
 
-    def wanted() -> Iterator[Picture]:
+    def wanted() -> Iterator[Coming]:
         nonlocal stopped
-        for picture in sources:
+        for picture in sources.coming():
             if stop():
                 stopped = True
                 return
-            if output.is_done(picture):
-                summary.already_done += 1
+            if picture is None:
+                yield None
+            elif (done := output.done(picture)) is not None:
+                summary.done[done] += 1
                 if watcher is not None:
                     watcher.moved(1)
             else:
@@ -115,7 +118,9 @@ def run(
         if before is not None:
             before.result()
     if not stopped and summary.pictures:
-        output.finish(sources.counted_apart())
+        for row in output.finish(sources.counted_apart()):
+            summary.take_back(row)
+            failed(row)
     return not stopped
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from models.errors import RequestError
+from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture, named_like_a_picture
@@ -35,7 +36,7 @@ class Sidecars:
         self._tail: dict[str, Row] = {}
         self._stems = lru_cache(maxsize=8)(_stems)
         self._met: dict[Path, str] = {}
-        self._asked: set[str] = set()
+        self._names = Names()
 
     def open(self, *, go_on: bool) -> None:
         if self._place.apart:
@@ -45,22 +46,21 @@ class Sidecars:
             self._journal.clear()
         self._tail = {row["file_name"]: row for row in deque(self._journal.rows(), _TAIL)}
 
-    def is_done(self, picture: Picture) -> bool:
+    def done(self, picture: Picture) -> Done | None:
+        file = os.path.join(picture.path, picture.name) if picture.in_archive else picture.path
+        if (again := self._names.meet(os.path.normpath(file))) is not None:  # a.jpg and ./a.jpg have one sidecar
+            return again
+        return Done.BEFORE if self._was_done_before(picture) else None
+
+    def _was_done_before(self, picture: Picture) -> bool:
         if (row := self._tail.pop(picture.name, None)) is not None and self._keep(picture, row) is row:
             return True
         if self._place.existing is not Existing.SKIP:
-            return picture.name in self._in_journal or self._was_met(picture)
+            return picture.name in self._in_journal
         try:
-            return bool(_content(self._path(picture)))
+            return bool(_content(self.place_of(picture)))
         except (OSError, ValueError):
             return False  # it fails in its turn
-
-    def _was_met(self, picture: Picture) -> bool:
-        """Whether a list named it before: ``a.jpg`` and ``./a.jpg`` have one sidecar."""
-        place = os.path.normpath(os.path.join(picture.path, picture.name) if picture.in_archive else picture.path)
-        known = place in self._asked
-        self._asked.add(place)
-        return known
 
     def begin(self) -> None:
         pass
@@ -72,8 +72,9 @@ class Sidecars:
             self._journal.append(lost)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
         self._journal.remove()
+        return ()
 
     def close(self) -> None:
         self._journal.close()
@@ -86,7 +87,7 @@ class Sidecars:
         if not lines:
             return _failed(row, "no_caption", f"{picture.path!r}: the model wrote nothing")
         try:
-            path = self._path(picture)
+            path = self.place_of(picture)
             before = _content(path)
             after = _merged(before, "\n".join(lines).encode() + b"\n", self._place.existing)
             if after != before:
@@ -100,13 +101,10 @@ class Sidecars:
             return _failed(row, "unwritable", f"the captions of {picture.path!r} cannot be written: {reason}")
         return row
 
-    def _path(self, picture: Picture) -> Path:
-        """Raises ValueError for a name that leads out of the folder."""
+    def place_of(self, picture: Picture) -> Path:
+        """The sidecar of a picture. Raises ValueError for a member of an archive whose name leads out of it."""
         if self._place.apart:
-            parts = Path(picture.name).parts
-            if os.path.isabs(picture.name) or ".." in parts:
-                raise ValueError(f"the name {picture.name!r} leads out of {str(self._place.path)!r}")
-            target = self._place.path / picture.name
+            target = self._place.path / self._name_below(picture)
         elif picture.in_archive:
             raise ValueError("it lies in an archive: name a folder for the captions by --out")
         else:
@@ -114,6 +112,16 @@ class Sidecars:
         stem = os.path.splitext(target.name)[0]
         alone = named_like_a_picture(target.name) and self._is_alone(picture, target.with_name(stem.casefold()))
         return target.with_name((stem if alone else target.name) + self.suffix)
+
+    def _name_below(self, picture: Picture) -> str:
+        """The name of a picture below the folder of all sidecars: its own, or its absolute path where that leads out,
+        as ``tar`` does it."""
+        name = os.path.normpath(picture.name)
+        if not os.path.isabs(name) and name.split(os.sep)[0] != os.pardir:
+            return name
+        if picture.in_archive:  # whoever made it meant harm
+            raise ValueError(f"the name {picture.name!r} leads out of {str(self._place.path)!r}")
+        return os.path.abspath(picture.path).lstrip(os.sep)
 
     def _is_alone(self, picture: Picture, stem: Path) -> bool:
         """Whether no other picture would have the same sidecar; of an archive, which is read once, no earlier one."""
@@ -186,7 +194,8 @@ def _make(folder: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is whole or absent; its name while it is not is short, since the other may be very long."""
+    """Write a file that is whole or absent; its name while it is not is short, since the other may be very long. A link
+    in a folder of pictures is replaced: what it leads to may be anything."""
     other = unfinished(path)
     try:
         other.write_bytes(content)

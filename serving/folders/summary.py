@@ -11,12 +11,13 @@ from typing import Any, Literal
 
 from models import __version__
 from models.errors import RequestError
+from serving.folders.done import Done
+from serving.folders.ours import RECORD
 from serving.folders.outputs import ADDS_TO_CAPTIONS, OF_MANY_FILES, SHARED, Destination, Row
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import whole
 from serving.folders.whole_files import name_in_file, sync
 
 State = Literal["running", "stopped", "finished"]
-NAME = "run.json"
 
 
 @dataclass
@@ -24,7 +25,10 @@ class Summary:
     """Counts of one run, this part of it if it was stopped before."""
 
     captioned: int = 0
-    already_done: int = 0
+    copies: int = 0
+    """How many of these have the captions of another picture, with the same bytes."""
+    done: Counter[Done] = field(default_factory=Counter)
+    """Pictures that needed no captions any more, by reason."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Files of folders that are no pictures to caption, by reason."""
     failures: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -40,7 +44,7 @@ class Summary:
     @property
     def pictures(self) -> int:
         """All that the run met."""
-        return self.captioned + self.failed + self.already_done
+        return self.captioned + self.failed + self.done.total()
 
     @property
     def seconds(self) -> float:
@@ -54,13 +58,20 @@ class Summary:
         else:
             self.failures[row["error"]["code"]].append(name_in_file(row["file_name"]))
 
+    def take_back(self, row: Row) -> None:
+        """Count a row with an error in place of the one that was written before."""
+        self.captioned -= 1
+        self.add(row)
+
     def line(self) -> str:
         """The counts in one line."""
-        parts = [f"{self.captioned} captioned", f"{self.failed} failed"]
-        if self.already_done:
-            parts.append(f"{self.already_done} done before")
+        copies = f" ({self.copies} of them copies of others)" if self.copies else ""
+        parts = [f"{self.captioned} captioned{copies}", f"{self.failed} failed"]
+        parts += [f"{self.done[why]} {why.replace('_', ' ')}" for why in Done if self.done[why]]
         if self.skipped:
             parts.append("left out: " + ", ".join(f"{n} {reason}" for reason, n in sorted(self.skipped.items())))
+            if self.skipped["archive"]:
+                parts.append("archives are read where they are named themselves")
         return f"{'; '.join(parts)} ({self.seconds:.1f} s)"
 
 
@@ -70,7 +81,7 @@ class RunFile:
     def __init__(self, kind: str, place: Destination, options: Mapping[str, Any], root: str | None = None) -> None:
         """``options``: all that decides what the captions are. ``root``: what the names of pictures are relative to."""
         folder = place.path if kind in OF_MANY_FILES else place.path.parent
-        self._path = folder / NAME
+        self._path = folder / RECORD
         self._kind = kind
         self._place = place
         self._output = kind if kind in OF_MANY_FILES else name_in_file(place.path.name)
@@ -124,7 +135,8 @@ class RunFile:
             "counts": {
                 "captioned": summary.captioned,
                 "failed": summary.failed,
-                "done_before": summary.already_done,
+                "copies": summary.copies,
+                **{str(why): summary.done[why] for why in Done},
                 "left_out": dict(sorted(summary.skipped.items())),
             },
             "failures": dict(sorted(summary.failures.items())),
@@ -135,13 +147,9 @@ class RunFile:
         }
         if others := self._others():
             content["others"] = others
-        other = unfinished(self._path)
-        try:
+        with whole(self._path) as other:
             other.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
             sync(other)
-            other.replace(self._path)
-        finally:
-            other.unlink(missing_ok=True)
 
     def _before(self) -> dict[str, Any] | None:
         """What is known of the last run that wrote this output; None where there was none."""

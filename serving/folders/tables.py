@@ -8,7 +8,7 @@ from typing import Any
 from models.errors import MissingDependencyError, RequestError
 from serving.folders.outputs import Row
 from serving.folders.pictures import Picture
-from serving.folders.whole_files import WholeFile, name_in_file
+from serving.folders.whole_files import WholeFile, name_in_file, text_in_file
 
 _TEXT, _REAL, _WHOLE, _YES_OR_NO = "string", "float64", "int64", "bool_"
 COLUMNS = {
@@ -43,7 +43,7 @@ def flat(row: Row) -> list[dict[str, Any]]:
         **{name: row[name] for name in ("descriptiveness", "fallback", "model")},
         "notes": "; ".join(row["notes"]),
         "error_code": error.get("code"),
-        "error_detail": error.get("detail") and name_in_file(error["detail"]),
+        "error_detail": error.get("detail") and text_in_file(error["detail"]),
     }
     empty: dict[str, Any] = dict.fromkeys(COLUMNS)
     if not row["captions"]:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from serving.folders.done import Done
 from serving.folders.outputs import Row, Written
 from serving.folders.pictures import Picture
 from serving.output import json_line
@@ -19,8 +20,8 @@ class Terminal:
     def open(self, *, go_on: bool) -> None:
         pass
 
-    def is_done(self, picture: Picture) -> bool:
-        return False
+    def done(self, picture: Picture) -> Done | None:
+        return None
 
     def begin(self) -> None:
         pass
@@ -33,8 +34,8 @@ class Terminal:
         sys.stdout.buffer.flush()
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        pass
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        return ()
 
     def close(self) -> None:
         pass

@@ -1,15 +1,19 @@
 """Formats that cannot grow line by line: rows wait in a hidden journal, the file is made when all are there."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from models.errors import RequestError
+from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import whole
 from serving.output import encoded
+
+_BEFORE_A_BYTE = re.compile(r"\\+(?=x[0-9a-f]{2}|[\udc80-\udcff])")
 
 
 class WholeFile:
@@ -19,7 +23,7 @@ class WholeFile:
         self.place = place
         self.journal = Journal(place.path.with_name(f".{place.path.name}.limner-journal"))
         self._earlier_names: set[str] = set()
-        self._done: set[str] = set()
+        self._names = Names()
 
     def check(self) -> None:
         """Raise MissingDependencyError for a library that is needed and absent."""
@@ -42,7 +46,8 @@ class WholeFile:
             raise RequestError("invalid_request", f"{str(self.place.path)!r} is a folder: name a file in it")
         _check_writable(self.place.path)
         self._earlier_names = set(self.earlier_names()) if self.keeps_earlier else set()
-        self._done = {name_in_file(name) for name in self.journal.open(fresh=not go_on)} | self._earlier_names
+        in_journal = {name_in_file(name) for name in self.journal.open(fresh=not go_on)}
+        self._names = Names(in_journal | self._earlier_names)
         if not go_on:
             self.journal.clear()
 
@@ -51,11 +56,8 @@ class WholeFile:
         """Whether there is a file of an earlier run whose captions stay."""
         return self.place.existing is Existing.SKIP and self.place.path.exists()
 
-    def is_done(self, picture: Picture) -> bool:
-        if (name := name_in_file(picture.name)) in self._done:
-            return True
-        self._done.add(name)  # a list may name it twice
-        return False
+    def done(self, picture: Picture) -> Done | None:
+        return self._names.meet(name_in_file(picture.name))
 
     def begin(self) -> None:
         pass
@@ -65,15 +67,12 @@ class WholeFile:
         self.journal.append(rows)
         return rows
 
-    def finish(self, pictures: Iterable[Picture]) -> None:
-        other = unfinished(self.place.path)
-        try:
+    def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        with whole(self.place.path) as other:
             self.make(other, self.new_rows(), pictures)
             sync(other)
-            other.replace(self.place.path)
-        finally:
-            other.unlink(missing_ok=True)
         self.journal.remove()
+        return ()
 
     def new_rows(self) -> Iterator[Row]:
         """Rows of the journal that the file does not hold: the last run may have ended just after making it."""
@@ -84,8 +83,14 @@ class WholeFile:
 
 
 def name_in_file(name: str) -> str:
-    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``."""
-    return encoded(name).decode("utf-8", "backslashreplace")
+    """The name in formats that hold UTF-8 only: bytes that are not are written as ``\\\\xff``. Backslashes before one
+    of those, or before what only looks like one, are doubled: no two names become one."""
+    return text_in_file(_BEFORE_A_BYTE.sub(lambda backslashes: 2 * backslashes[0], name))
+
+
+def text_in_file(text: str) -> str:
+    """A text for people, with names in it, in those formats."""
+    return encoded(text).decode("utf-8", "backslashreplace")
 
 
 def sync(path: Path) -> None:
@@ -95,9 +100,9 @@ def sync(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise RequestError(
-            "invalid_request", f"{str(path)!r} cannot be written: there is no folder {str(path.parent)!r}"
-        )
+    for folder in (path.parent, Path(os.path.realpath(path)).parent):  # of a link, and of what it leads to
+        if not folder.is_dir():
+            detail = f"{str(path)!r} cannot be written: there is no folder {str(folder)!r}"
+            raise RequestError("invalid_request", detail)
     if path.exists() and not os.access(path, os.W_OK):
         raise RequestError("invalid_request", f"{str(path)!r} cannot be written: permission denied")

@@ -2,10 +2,12 @@
 
 import logging
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving import metrics
@@ -81,13 +83,23 @@ class RequestContext:
             "status": int(status),
             "ms": round(seconds * 1000, 1),
             **{name: state.get(name) for name in ("images", "model", "client", "error")},
+            # Of those who have no name here; whoever tries out keys is known by nothing else.
+            "address": (scope.get("client") or [None])[0] if state.get("error") == "unauthorized" else None,
         }
         access_logger.info("request", extra=access_fields(fields))
 
 
 def _route(scope: Scope) -> str:
-    """The pattern of the route that answered: never a path that a client made up."""
+    """The pattern of the route that answered, or would have if the request had come so far: never a path that a client
+    made up."""
     if (route := scope.get("route")) is not None:
         return str(route.path)
-    # FastAPI adds its own document as a plain route, which leaves no trace in the scope.
-    return scope["path"] if scope["path"] == scope["app"].openapi_url else "unmatched"
+    meant = (route for route in _each(scope["app"].routes) if route.matches(scope)[0] is not Match.NONE)
+    return str(getattr(next(meant, None), "path", "unmatched"))
+
+
+def _each(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """The routes themselves; FastAPI keeps those of a router that was included together."""
+    for route in routes:
+        router = getattr(route, "original_router", None)
+        yield from (route,) if router is None else _each(router.routes)

@@ -1,6 +1,6 @@
 // Asks the server. Whatever goes wrong is a Trouble; an abort stays an AbortError.
 
-import { KEY_WANTED, keyHeaders } from "./key.js";
+import { KEY_WANTED, hasKey, keyHeaders } from "./key.js";
 
 export class Trouble extends Error {
   constructor(code, { detail = "", status = 0, retryAfter_s = null } = {}) {
@@ -80,7 +80,10 @@ async function trouble(response) {
   } catch (error) {
     if (isAbort(error)) throw error; // anything else: a proxy's own text, which says nothing to people
   }
-  const { code = `http_${status}`, detail = "" } = problem ?? {};
-  if (code === "unauthorized") document.dispatchEvent(new Event(KEY_WANTED));
+  let { code = `http_${status}`, detail = "" } = problem ?? {};
+  if (code === "unauthorized") {
+    if (hasKey()) code = "unknown_key";
+    document.dispatchEvent(new Event(KEY_WANTED));
+  }
   return new Trouble(code, { detail, status, retryAfter_s });
 }

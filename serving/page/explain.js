@@ -16,6 +16,7 @@ const EXPLANATIONS = {
   too_small: ["This picture is too small to say anything about.", ANOTHER],
   file_gone: ["The file can no longer be read.", "It was moved or changed after you chose it. Choose it again."],
   unauthorized: ["This server asks for a key.", "Enter it at the top of the page and try again.", true],
+  unknown_key: ["This server asks for a key.", "It does not know the one that was entered. Enter another at the top of the page and try again.", true],
   rate_limited: ["Your key has used up its pictures for now.", "Your picture is still here.", true],
   body_timeout: ["Sending the picture took too long.", "Try again, or use a smaller picture.", true],
   queue_full: ["The server is busy.", "Your picture is still here.", true],

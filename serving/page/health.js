@@ -22,9 +22,9 @@ export function startHealth() {
       const samples = parse(await getText("metrics", AbortSignal.timeout(EVERY_MS)));
       scrapes = [...scrapes, { at_s: performance.now() / 1000, samples }].slice(-WINDOW - 1);
       show(facts(scrapes));
-    } catch {
+    } catch (error) {
       scrapes = [];
-      show(null);
+      show(null, error);
     }
     asking = false;
   }
@@ -75,9 +75,11 @@ function latency(before, now) {
 
 const add = (total, more) => (total.length ? total.map(([le, count], number) => [le, count + (more[number]?.[1] ?? 0)]) : more);
 
-function show(found) {
-  byId("health").classList.toggle("down", !found);
-  const rows = found ?? [["Server", "no measurements", "it does not answer, or its monitor is down"]];
+function show(found, { status } = {}) {
+  const closed = status === 401;
+  byId("health").classList.toggle("down", !found && !closed);
+  const why = closed ? "they are shown once it knows your key" : "it does not answer, or its monitor is down";
+  const rows = found ?? [["Server", "no measurements", why]];
   byId("health-facts").replaceChildren(
     ...rows.map(([name, value, more, alarm]) =>
       el("div", { class: alarm ? "alarm" : null }, el("dt", {}, name), el("dd", {}, el("span", { class: "figure" }, value), " ", el("span", { class: "quiet" }, more))),

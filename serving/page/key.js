@@ -9,6 +9,8 @@ export function keyHeaders() {
   return key ? { "x-api-key": key } : {};
 }
 
+export const hasKey = () => Boolean(key);
+
 /** Show the form when the server refuses for want of a key; calls back once one was entered. */
 export function acceptKey(form, entered) {
   const field = form.querySelector("input");

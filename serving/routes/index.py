@@ -11,7 +11,7 @@ router = APIRouter(include_in_schema=False)
 
 _TEXT = """limner: captions for pictures.
 
-curl --data-binary @photo.jpg -H 'content-type: image/jpeg' <this address>/v1/captions
+curl --data-binary @photo.jpg -H 'content-type: image/jpeg'{key} <this address>/v1/captions
 
 /            in a browser: the same with a dial, comparisons and experiments
 /docs        the whole interface
@@ -31,7 +31,8 @@ _HEADERS = {
 async def index(request: Request, services: ServicesDep) -> Response:
     """The page where HTML is accepted, text where it is not."""
     if "text/html" not in request.headers.get("accept", ""):
-        return PlainTextResponse(_TEXT, headers={"vary": "accept"})
+        key = " -H 'x-api-key: KEY'" if services.keys is not None else ""
+        return PlainTextResponse(_TEXT.format(key=key), headers={"vary": "accept"})
     response = _answer(request, index_page(services.args.limits))
     response.headers["vary"] = "accept"
     return response

@@ -89,6 +89,17 @@ def test_an_unknown_name_lists_those_there_are(ref: str, tmp_path: Path, monkeyp
         assert "fake" in caught.value.detail and "known" in caught.value.detail
 
 
+def test_who_errs_in_a_captioner_is_told_captioners_only(tmp_path: Path) -> None:
+    _model(tmp_path, "known")
+    (_model(tmp_path, "broken") / "card.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UnknownNameError) as caught:
+        find_captioner("conzise", tmp_path)
+    told = caught.value.detail.partition("none of ")[2].split(", ")
+    assert {"concise", "dial", "known"} <= set(told) and not {"fake", "scorer", "broken"} & set(told)
+    with pytest.raises(UnknownNameError, match="none of scorer$"):
+        find_scorer("skorer", tmp_path)
+
+
 def test_a_broken_card_does_not_hide_the_other_names(tmp_path: Path) -> None:
     (_model(tmp_path, "broken") / "card.json").write_text("{", encoding="utf-8")
     with pytest.raises(UnknownNameError, match="broken"):

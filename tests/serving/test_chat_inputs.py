@@ -127,7 +127,7 @@ def test_too_many_captions_for_beams_name_the_way_out() -> None:
 
 def test_a_temperature_means_sampling() -> None:
     plain = strategy(BEAM_4, temperature=0.7, top_p=0.9, seed=5).to_plain()
-    own = {"max_tokens": 30, "min_tokens": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
+    own = {"max_tokens": 30, "min_tokens": 0, "repetition_penalty": 1.0, "no_repeat_ngram": 0, "no_stutter": 0}
     assert plain == {"name": "sample", "options": {**own, "temperature": 0.7, "top_p": 0.9, "seed": 5, "top_k": 0}}
 
 

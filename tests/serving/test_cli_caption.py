@@ -133,6 +133,7 @@ def test_names_survive(tmp_path: Path, name: bytes) -> None:
         (["--option", "beams"], "not key=value"),
         (["--option", "beams=0"], "'beams'"),
         (["--num-captions", "4"], "num_captions 4"),
+        (["--compare", "fake,fake", "--json", "--target-words", "9"], "compare: each arm says where it is"),
         (["--guidance", "11"], "decode.guidance is 11.0"),
         (["--guidance", "nan"], "decode.guidance is nan"),
         (["--guidance", "2"], "unsupported_option: decode.guidance 2: models of the family 'fake'"),
@@ -233,6 +234,21 @@ def test_points_that_there_are_not(
 ) -> None:
     with pytest.raises(error, match=why):
         caption(folder, "--models-dir", models_dir, "--model", "dial", *words)
+
+
+def test_a_length_that_cannot_be_had_is_told(folder: Path, models_dir: Path) -> None:
+    words = [folder, "--models-dir", models_dir, "--model", "dial", "--option", "beams=2", "--target-words"]
+    told = {number: caption(*words, str(number)).stderr for number in (3, 11, 40)}
+    assert told[3] == "note: --target-words 3: captions of 'dial' have 10 to 14 words on average; taken: 10\n"
+    assert told[11] == "" and told[40].endswith("; taken: 14\n")
+
+
+def test_captions_that_took_the_place_of_others_are_marked(folder: Path, models_dir: Path, scorer: str) -> None:
+    words = [folder / "b.png", "--models-dir", models_dir, "--model", "dial", "--option", "beams=2", "--scorer", scorer]
+    for floor, rest in (("2.5", ["fallback"]), ("0", [])):
+        [line] = caption(*words, "--min-clip-score", floor).stdout.splitlines()
+        [_, _, score, *last] = line.split("\t")
+        assert 0 <= float(score) <= 2.5 and last == rest
 
 
 def test_reranked_captions_are_those_with_the_best_scores(folder: Path, scorer: str) -> None:

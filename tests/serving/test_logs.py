@@ -85,6 +85,23 @@ def test_refusals_have_their_code_and_probes_that_went_well_no_line(tmp_path: Pa
     ]
 
 
+def test_who_is_refused_for_want_of_a_key_is_known_by_the_address_and_what_was_asked(tmp_path: Path) -> None:
+    found = logged(
+        tmp_path,
+        {"content": png()},
+        {"url": "/v1/experiments/evil/votes", "headers": {"x-api-key": KEY + "x"}},
+        {"method": "GET", "url": "/nowhere"},
+        {"content": b"{", "headers": {"x-api-key": KEY}},
+        keys=True,
+    )
+    assert [(line["route"], line["status"], line.get("address")) for line in found] == [
+        ("/v1/captions", 401, "127.0.0.1"),
+        ("/v1/experiments/{name}/votes", 401, "127.0.0.1"),
+        ("unmatched", 401, "127.0.0.1"),
+        ("/v1/captions", 415, None),
+    ]
+
+
 def test_nothing_that_clients_write_is_in_it(tmp_path: Path) -> None:
     evil = "evil\u2028\x85\xff"
     requests: list[dict[str, Any]] = [

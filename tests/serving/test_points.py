@@ -6,7 +6,7 @@ import pytest
 from models.card import CaptionerCard, SpectrumCard
 from models.catalog import FAKE_CARD, find_captioner
 from models.errors import LimnerError
-from serving.points import Point, concise_end, point_of
+from serving.points import Point, calibrated_words, concise_end, point_of
 from tests.models.mixing.tiny_space import write_space, write_tiny_spectrum
 
 WORDS = [8 + number / 4 for number in range(21)]  # 8 to 13
@@ -28,6 +28,11 @@ def test_a_number_is_rounded_to_the_grid(card: SpectrumCard) -> None:
     point = point_of("dial", card, Knobs(descriptiveness=0.36))
     assert point == Point((("smile", 0.7),), 0.35, WORDS[7], 1.07)
     assert point_of("dial", card, Knobs(descriptiveness=0.76)) == point_of("dial", card, Knobs(descriptiveness=0.75))
+
+
+def test_what_can_be_asked_for_in_words(card: SpectrumCard) -> None:
+    assert calibrated_words(card) == (8, 13)
+    assert calibrated_words(FAKE_CARD) == (0, float("inf"))
 
 
 def test_the_ends_are_the_anchors(card: SpectrumCard) -> None:

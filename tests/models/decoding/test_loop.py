@@ -16,6 +16,7 @@ OPTION_SETS = [
     {"name": "greedy"},
     {"name": "greedy", "options": {"repetition_penalty": 1.5, "min_tokens": 4}},
     {"name": "beam", "options": {"beams": 4, "no_repeat_ngram": 2}},
+    {"name": "beam", "options": {"beams": 4, "no_stutter": 3}},
     {"name": "beam", "options": {"beams": 2, "early_stopping": True, "min_tokens": 3, "repetition_penalty": 1.2}},
     {"name": "diverse_beam", "options": {"beams": 4, "groups": 2, "no_repeat_ngram": 1}},
     {"name": "sample", "options": {"seed": 1, "top_k": 4, "temperature": 1.5, "no_repeat_ngram": 1}},

@@ -33,6 +33,7 @@ def test_what_may_be_looked_up(text: str, host: str, port: int | None, target: b
         *((text, "url_refused") for text in ("http://me@a.org/", "http://me:secret@a.org/", "http://a.org\\@b.org/")),
         ("http://" + "a" * 9000, "url_refused"),
         *((text, "url_failed") for text in ("http://", "http:///a.png", "http:a.png", "http://example.org:99999/")),
+        *((text, "url_failed") for text in ("http://example.org:0/", "https://example.org:00/a.png")),
         *((text, "url_failed") for text in ("http://exa\nmple.org/", "http://[::1/", "http://example.org/\x00")),
         *((text, "url_failed") for text in ("http://ex%61mple.org/", "http://a b/", "http://a%00b/")),
     ],

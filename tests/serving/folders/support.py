@@ -79,7 +79,7 @@ def write_out(
     with ending(output, killed=killed):
         output.open(go_on=go_on)
         by_name = {row["file_name"]: row for row in rows}
-        todo = [(picture, by_name[picture.name]) for picture in found if not output.is_done(picture)]
+        todo = [(picture, by_name[picture.name]) for picture in found if not output.done(picture)]
         output.begin()
         written = output.write(todo)
         if not killed:

@@ -77,6 +77,16 @@ def test_a_model_that_fails_on_every_picture_stops_the_run(folder: Path) -> None
         rows_of(Breaks(lambda image: True, RuntimeError("no such kernel")))(opened(folder))
 
 
+def test_so_does_one_that_fails_on_one_batch_of_one_after_the_other(folder: Path) -> None:
+    found = [each for each in opened(folder) if each.picture.name != "d.png"]
+    small = [each for each in found if each.picture.name == "b.png"]
+    rows = rows_of(Breaks(lambda image: image.size == (5, 5), RuntimeError("no such kernel")))
+    for batch in (15 * [small], [found[:1]], 15 * [small], [opened(folder)[3:]]):
+        assert [len(rows(each)) for each in batch] == [1] * len(batch)
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        rows(small)
+
+
 def test_an_option_that_the_model_refuses_stops_the_run_at_once(folder: Path) -> None:
     pipeline = Breaks(lambda image: True, RequestError("unsupported_option", "not this one"))
     with pytest.raises(RequestError):

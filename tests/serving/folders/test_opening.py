@@ -121,6 +121,23 @@ def test_no_more_is_opened_ahead_than_was_asked_for(tmp_path: Path) -> None:
         assert taken == 1  # in this process nothing is
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_nothing_waits_for_what_may_come_later(tmp_path: Path, workers: int) -> None:
+    first, second, third = listed(write_pictures(tmp_path, "a.png", "b.png", "c.png"))
+    asked: list[str] = []
+
+    def source() -> Iterator[Picture | None]:
+        for picture in (None, first, second, None, None, third):
+            asked.append(picture.name if picture else "")
+            yield picture
+
+    with Opener(workers, ahead=8) as opener:
+        found = batches(opener.open(source()), 8)
+        assert [each.picture for each in next(found)] == [first, second]
+        assert asked == ["", "a.png", "b.png", ""]
+        assert [[each.picture for each in batch] for batch in found] == [[third]]
+
+
 def test_large_pictures_are_held_by_few() -> None:
     opener = Opener(0, ahead=100)
     assert opener._room([]) == 3  # before any was seen: as if of 64 million pixels

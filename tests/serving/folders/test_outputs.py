@@ -87,7 +87,7 @@ def test_each_format_keeps_the_promises_of_an_output(kind: str, tmp_path: Path) 
     output = open_output(kind, Destination(place, apart=apart))
     with ending(output):
         output.open(go_on=False)
-        assert [picture.name for picture in found if not output.is_done(picture)] == ["b.png"]
+        assert [picture.name for picture in found if not output.done(picture)] == ["b.png"]
     assert not [path.name for path in place.parent.rglob(".*")]
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 
+from models.cli import run
 from tests.serving.folders.test_kill import write_pictures
 
 ROOT = Path(__file__).parents[3]
 MAIN = [sys.executable, "-m", "models.cli", "caption"]
-PICTURES = 240
+PICTURES = 128
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_a_node_goes_down_and_nothing_is_lost_or_doubled(cluster: Any, tmp_path:
     state = json.loads((tmp_path / "run.json").read_text())
     assert state["state"] == "finished" and state["counts"]["left_out"] == {"not a picture": 1}
 
-    subprocess.run([*MAIN, *words, "--out", str(alone)], env=here, check=False, capture_output=True)
+    assert run(["caption", *words, "--out", str(alone)]) == 1
     found, wanted = rows(spread), rows(alone)
     assert len(found) == PICTURES
     for each in (*found, *wanted):
@@ -74,8 +75,8 @@ def test_what_is_done_is_not_done_again(cluster: Any, tmp_path: Path) -> None:
     cluster.add_node(num_cpus=1)
     write_pictures(tmp_path / "pictures", 12)
     out = tmp_path / "captions.parquet"
-    words = [*MAIN, str(tmp_path / "pictures"), "-r", "--model", "fake", "--device", "cpu", "--out", str(out)]
+    words = [str(tmp_path / "pictures"), "-r", "--model", "fake", "--device", "cpu", "--out", str(out)]
     here = {**os.environ, "RAY_ADDRESS": cluster.address}
-    assert subprocess.run(words, env=here, capture_output=True).returncode == 1
-    again = subprocess.run([*words, "--ray"], env=here, capture_output=True, text=True)
+    assert run(["caption", *words]) == 1
+    again = subprocess.run([*MAIN, *words, "--ray"], env=here, capture_output=True, text=True)
     assert "0 captioned; 1 failed; 11 done before" in again.stderr

@@ -1,6 +1,7 @@
 """Whole runs: what they tell and how they end; stopped, killed or out of room they go on where they were."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from models.errors import CheckpointError
+from serving.folders.done import Done
 from serving.folders.job import FolderJob
 from serving.folders.outputs import Destination, open_output
 from serving.folders.run import LocalStage, run
@@ -158,11 +160,30 @@ def test_other_options_than_those_of_the_captions_that_are_there(
     assert limner(*words, "--option", "beams=2", "--existing", "overwrite") == 0
 
 
-def test_one_of_several_equal_pictures_is_captioned(folder: Path, tmp_path: Path) -> None:
+def test_one_of_several_equal_pictures_is_captioned(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "twin.png").write_bytes((folder / NAMES[0]).read_bytes())
     assert limner(folder, "--out", tmp_path / "x.jsonl", "--dedupe", "--workers", "0") == 0
     rows = {row["file_name"]: row["captions"] for row in json_rows(tmp_path / "x.jsonl")}
     assert len(rows) == 13 and rows["twin.png"] == rows[NAMES[0]]
+    assert capsys.readouterr().err.startswith("13 captioned (1 of them copies of others); 0 failed (")
+    assert record(tmp_path)["counts"]["copies"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+def test_what_a_list_names_twice_is_not_what_was_done_before(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    names = tmp_path / "names.txt"
+    words = [names, "--format", kind, "--workers", "0", *(() if kind == "txt" else ("--out", tmp_path / f"x.{kind}"))]
+    for listed, told in (
+        ("ab", "2 captioned; 0 failed ("),
+        ("abcbac", "1 captioned; 0 failed; 2 done before; 3 named again ("),
+    ):
+        names.write_text("".join(f"{folder}/{NAMES['abc'.index(each)]}\n" for each in listed))
+        assert limner(*words) == 0
+        assert capsys.readouterr().err.startswith(told)
 
 
 def parts(folder: Path, out: Path, kind: str, until: Callable[[Summary], bool]) -> tuple[bool, Summary]:
@@ -183,8 +204,8 @@ def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, kind: str)
     finished, summary = parts(folder, out, kind, lambda summary: summary.captioned >= 4)
     assert not finished and 4 <= summary.captioned < 12
     finished, rest = parts(folder, out, kind, lambda summary: False)
-    assert finished and rest.captioned + rest.already_done == 12
-    assert (rest.captioned, rest.already_done) == (12 - summary.captioned, summary.captioned)
+    assert finished and rest.captioned + rest.done[Done.BEFORE] == 12
+    assert (rest.captioned, rest.done[Done.BEFORE]) == (12 - summary.captioned, summary.captioned)
 
 
 def test_pictures_that_come_and_go_meanwhile(folder: Path, tmp_path: Path) -> None:
@@ -233,14 +254,14 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(
 class Typed:
     """``limner caption`` in a process of its own, which is fed names one by one."""
 
-    def __init__(self, out: Path, workers: int) -> None:
+    def __init__(self, out: Path, workers: int, batch_size: int = 1) -> None:
         words = [
             "--model",
             "fake",
             "--device",
             "cpu",
             "--batch-size",
-            "1",
+            str(batch_size),
             "--workers",
             str(workers),
             "--out",
@@ -288,15 +309,25 @@ def test_a_signal_ends_a_run_cleanly(folder: Path, tmp_path: Path, number: signa
     typed.feed(*paths[:4])
     typed.wait_for_rows(2)
     typed.process.send_signal(number)
-    while not any("stopping when" in line for line in typed.told):
-        time.sleep(0.01)
-    typed.feed(*paths[4:6])
+    assert typed.process.wait(120) == code  # whoever writes the names has not ended, and may never
     ended, told = typed.end()
-    assert ended == code
+    assert ended == code and "stopping when" in told
     assert told.splitlines()[-1] == "stopped: the same command goes on from here"
     content = out.read_bytes()
     assert content.endswith(b"\n") and names(out) == paths[: content.count(b"\n")] != []
     assert record(tmp_path)["state"] == "stopped" and record(tmp_path)["counts"]["captioned"] == len(names(out))
+
+
+def test_names_that_come_by_and_by_are_not_kept_waiting(folder: Path, tmp_path: Path) -> None:
+    """Neither for a batch nor for what is opened ahead of it."""
+    out = tmp_path / "x.jsonl"
+    paths = [str(folder / name) for name in NAMES]
+    typed = Typed(out, workers=1, batch_size=8)
+    for number in (1, 2, 5):
+        typed.feed(*paths[len(names(out)) if out.exists() else 0 : number])
+        typed.wait_for_rows(number)
+    assert typed.end()[0] == 0
+    assert names(out) == paths[:5]
 
 
 def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) -> None:
@@ -317,3 +348,18 @@ def test_no_worker_outlives_a_run_that_was_killed(folder: Path, tmp_path: Path) 
     again.feed(*paths)
     assert again.end()[0] == 0
     assert sorted(names(out)) == paths and names(out)[: len(before)] == before
+
+
+def test_a_folder_is_listed_once_and_once_to_count(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        listed.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr("serving.folders.listing.os.listdir", listdir)
+    assert limner(folder, "--out", tmp_path / "x.jsonl", "--batch-size", "16") == 0
+    assert 1 <= listed.count(str(folder)) <= 2

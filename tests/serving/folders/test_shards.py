@@ -2,6 +2,8 @@
 
 import json
 import tarfile
+import tracemalloc
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 
 from models.errors import RequestError
 from serving.folders import shards as module
-from serving.folders.outputs import Existing
-from tests.serving.folders.support import listed, row, write_out, write_pictures
+from serving.folders.outputs import Destination, Existing, open_output
+from serving.folders.pictures import Picture
+from tests.serving.folders.support import ending, limner, listed, row, write_out, write_pictures
+from tests.serving.support import png
 from training.data import read_dataset
 
 
@@ -50,7 +54,7 @@ def test_the_reader_of_data_sets_takes_them(folder: Path, tmp_path: Path) -> Non
     assert not dataset.report.defects
     with tarfile.open(out / "00000.tar") as archive:
         picture, text, about = archive.getmembers()[:3]
-        assert [member.name.split(".")[1] for member in (picture, text, about)] == ["png", "txt", "json"]
+        assert [member.name for member in (picture, text, about)] == ["a.png", "a.txt", "a.json"]
         file = archive.extractfile(picture)
         assert file is not None and file.read() == (folder / "a.png").read_bytes()
         file = archive.extractfile(about)
@@ -146,3 +150,70 @@ def test_a_picture_that_is_gone_by_the_end_is_left_out(folder: Path, tmp_path: P
 def test_a_file_is_no_folder(folder: Path) -> None:
     with pytest.raises(RequestError, match="cannot be a folder: File exists"):
         write(folder / "a.png", folder, "a")
+
+
+def names(out: Path) -> list[str]:
+    found = []
+    for path in sorted(out.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            found += archive.getnames()[::3]
+    return found
+
+
+def test_samples_are_called_as_their_pictures_and_each_once(tmp_path: Path) -> None:
+    source = write_pictures(tmp_path / "pictures", "a.jpg", "a.png", "a_png.png", "v1.2/b.c.png", "d", "sub/a.jpg")
+    found = listed(source, recursive=True)
+    write_out("webdataset", tmp_path / "out", found, [row(each.name, "one") for each in found])
+    assert names(tmp_path / "out") == [
+        *("a.jpg", "a_png.png", "a_png_png.png", "d.png", "sub/a.jpg", "v1_2/b_c.png"),
+    ]
+    other = [Picture(name, str(source / "a.jpg")) for name in ("/a.jpg", "../a.bmp", "a.tif")]
+    write_out("webdataset", tmp_path / "out", other, [row(each.name, "one") for each in other])
+    assert names(tmp_path / "out")[6:] == ["a_jpg.jpg", "a_bmp.bmp", "a_tif.tif"]
+    dataset = read_dataset("webdataset", {"path": "*.tar", "images_root": tmp_path / "out"})
+    assert len({example.image_id for example in dataset.splits["train"]}) == 9
+
+
+def test_pictures_that_are_gone_in_the_end_are_told(folder: Path, tmp_path: Path) -> None:
+    output = open_output("webdataset", Destination(tmp_path / "out"))
+    found = listed(folder)
+    with ending(output):
+        output.open(go_on=False)
+        output.begin()
+        output.write([(each, row(each.name, "one")) for each in found])
+        (folder / "b.png").unlink()
+        (folder / "c.png").unlink()
+        lost = output.finish(each for each in found if each.name != "c.png")  # not even listed any more
+    assert {each["file_name"]: each["error"]["code"] for each in lost} == {"b.png": "unreadable", "c.png": "unreadable"}
+    assert all("was captioned, but is in no shard: " in each["error"]["detail"] for each in lost)
+    assert not any(each["captions"] for each in lost)
+    assert held(tmp_path / "out") == {"00000.tar": ["a", "d", "e"], "00001.tar": ["f", "g"]}
+
+
+def test_a_run_counts_them_as_failed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = module.Shards.finish
+
+    def finish(self: module.Shards, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
+        (folder / "b.png").unlink()
+        return real(self, pictures)
+
+    monkeypatch.setattr(module.Shards, "finish", finish)
+    assert limner(folder, "--format", "webdataset", "--out", tmp_path / "out", "--workers", "0") == 1
+    error, line = capsys.readouterr().err.splitlines()
+    assert "'b.png' was captioned, but is in no shard" in error and line.startswith("6 captioned; 1 failed (")
+
+
+def test_rows_wait_on_the_disk_not_in_memory(tmp_path: Path) -> None:
+    found = [Picture(f"{number}.png", "b.tar", in_archive=True, data=png()) for number in range(600)]
+    output = open_output("webdataset", Destination(tmp_path / "out"))
+    with ending(output):
+        output.open(go_on=False)
+        output.begin()
+        output.write([(each, row(each.name, "x" * 20_000)) for each in found])
+        tracemalloc.start()
+        output.finish(iter(found))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 4 << 20  # of 12 MB

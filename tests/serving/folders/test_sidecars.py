@@ -207,6 +207,23 @@ def test_names_that_lead_out_of_the_folder_fail_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["ok.txt"]
 
 
+def test_pictures_from_elsewhere_lie_below_the_folder_by_their_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pictures(tmp_path / "work", "a.png", "sub/b.png")
+    write_pictures(tmp_path / "other", "c.png", "..d.png")
+    monkeypatch.chdir(tmp_path / "work")
+    names = [f"{tmp_path}/other/c.png", "../other/..d.png", "sub/../a.png", "./sub/b.png", "a.png"]
+    found = [Picture(name, name) for name in names]
+    rows = write_out("txt", tmp_path / "out", found, [row(name, name) for name in names], apart=True)
+    assert [each["error"] for each in rows] == [None] * 4  # the last is the third once more
+    below = str(tmp_path).lstrip("/")
+    written = {str(path.relative_to(tmp_path / "out")): path.read_text() for path in (tmp_path / "out").rglob("*.txt")}
+    places = [f"{below}/other/c.txt", f"{below}/other/..d.txt", "a.txt", "sub/b.txt"]
+    assert written == {place: f"{name}\n" for place, name in zip(places, names, strict=False)}
+    assert write_out("txt", tmp_path / "out", found, [row(name, "new") for name in names], apart=True) == []
+
+
 def test_members_of_an_archive_that_differ_in_suffix_only(tmp_path: Path) -> None:
     """It is read once, so that the first keeps the short name; the next run finds the same names."""
     names = ["1.jpg", "sub/1.jpg", "1.png", "2.png"]

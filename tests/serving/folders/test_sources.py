@@ -5,6 +5,7 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from models.errors import RequestError
 from models.images import DEFAULT_LIMITS
 from serving.folders.pictures import Picture
 from serving.folders.sources import Sources
-from tests.serving.folders.support import HOSTILE_NAMES, as_nobody, become_nobody, listed, write_pictures
+from tests.serving.folders.support import HOSTILE_NAMES, as_nobody, become_nobody, limner, listed, write_pictures
 from tests.serving.support import png
 
 
@@ -232,6 +233,58 @@ def test_a_damaged_archive_is_one_failure_after_what_could_be_read(tmp_path: Pat
     assert error.detail.startswith(f"the archive {str(path)!r} is cut short or damaged (")
     assert all(picture.error is None for picture in found[:-1])
     assert len(found) < 9 and (damage != "cut" or len(found) > 1)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_of_gigabytes_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """It is a few kilobytes of zeros compressed."""
+    header = tarfile.TarInfo("huge")
+    header.type, header.size = kind, 200 << 20
+    path = tmp_path / "a.tgz"
+    with gzip.open(path, "wb", 1) as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            member = tarfile.TarInfo("before.png")
+            member.size = len(png())
+            archive.addfile(member, io.BytesIO(png()))
+            archive.fileobj.write(header.tobuf())  # type: ignore[union-attr]
+        for _ in range(200):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    found = listed(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [each.error and each.error.code for each in found] == [None, "unreadable"]
+    assert found[1].error and "a header of 209715200 bytes" in found[1].error.detail
+    assert peak < 4 << 20
+
+
+def test_headers_of_headers_without_end_are_a_damaged_archive(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("more")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 512
+    (tmp_path / "a.tar").write_bytes((header.tobuf() + b"x" * 512) * 5_000)
+    [found] = listed(tmp_path / "a.tar")
+    assert found.error is not None and found.error.code == "unreadable"
+
+
+def test_long_names_and_many_members_are_read_within_bounds(tmp_path: Path) -> None:
+    members = {f"{'long/' * 60}{number}.png": b"x" for number in range(3_000)}
+    path = write_tar(tmp_path / "a.tar", members)
+    tracemalloc.start()
+    assert sum(1 for _ in Sources([str(path)])) == 3_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_archives_in_a_folder_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tar(tmp_path / "a.tar", {"a.png": png()})
+    write_tar(tmp_path / "b.TGZ", {"b.png": png()})
+    assert limner(tmp_path, "--workers", "0") == 2
+    told = "(archives are read where they are named themselves); left out: 2 archive"
+    assert told in capsys.readouterr().err
+    write_pictures(tmp_path, "c.png")
+    assert limner(tmp_path, "--out", tmp_path / "x.jsonl", "--workers", "0") == 0
+    assert "left out: 2 archive; archives are read where they are named themselves" in capsys.readouterr().err
 
 
 def test_an_archive_with_nothing_in_it(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """run.json: counts, state, and what it refuses for the sake of captions that are there."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models.errors import RequestError
+from serving.folders.done import Done
 from serving.folders.outputs import Destination, Existing
 from serving.folders.summary import RunFile, Summary
 from tests.serving.folders.support import row
@@ -35,13 +37,15 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def test_counts_of_a_run() -> None:
-    summary = Summary(already_done=2)
+    summary = Summary(copies=1, done=Counter({Done.BEFORE: 2, Done.NAMED_AGAIN: 1}))
     for each in (row("a", "x"), row("b", error="empty"), row("\udcff", error="empty"), row("c", error="truncated")):
         summary.add(each)
     summary.skipped["hidden"] += 3
-    assert (summary.captioned, summary.failed, summary.pictures) == (1, 3, 6)
+    assert (summary.captioned, summary.failed, summary.pictures) == (1, 3, 7)
     assert summary.failures == {"empty": ["b", "\\xff"], "truncated": ["c"]}
-    assert summary.line().startswith("1 captioned; 3 failed; 2 done before; left out: 3 hidden (")
+    assert summary.line().startswith(
+        "1 captioned (1 of them copies of others); 3 failed; 2 done before; 1 named again; left out: 3 hidden ("
+    )
 
 
 def test_the_record_of_a_run(tmp_path: Path) -> None:
@@ -54,7 +58,10 @@ def test_the_record_of_a_run(tmp_path: Path) -> None:
     file.write("finished", summary)
     found = record(tmp_path)
     assert (found["state"], found["output"]) == ("finished", "x.jsonl")
-    assert found["counts"] == {"captioned": 1, "failed": 1, "done_before": 0, "left_out": {}}
+    assert found["counts"] == {
+        **{"captioned": 1, "copies": 0, "failed": 1},
+        **{"done_before": 0, "named_again": 0, "left_out": {}},
+    }
     assert found["failures"] == {"empty": ["b"]}
     assert found["options"] == {**OPTIONS, "format": "jsonl", "existing": "skip", "pictures_of": "pictures"}
     assert found["began"] <= found["ended"] and found["images_per_s"] > 0 and found["seconds"] >= 0

@@ -33,6 +33,8 @@ def enter(page: Page, key: str) -> None:
 def test_the_key_is_asked_for_and_kept_in_this_tab(asked: Page, answers: Canned, picture: Path) -> None:
     assert "This server asks for a key." in asked.text("#page-trouble")
     assert not asked.script(READY)
+    asked.until(lambda: "once it knows your key" in asked.text("#health"))
+    assert "down" not in (asked.find("#health").get_attribute("class") or "").split()
     assert asked.find("#key").accessible_name == "API key"
     enter(asked, answers.key or "")
     asked.until(lambda: asked.script(READY))
@@ -48,7 +50,8 @@ def test_the_key_is_asked_for_and_kept_in_this_tab(asked: Page, answers: Canned,
 
 def test_a_wrong_key_is_asked_for_again(asked: Page, answers: Canned) -> None:
     enter(asked, "wr\u00f6ng key")
-    asked.until(lambda: asked.text("#page-trouble") and asked.find("#key-form").is_displayed())
+    asked.until(lambda: "It does not know the one that was entered." in asked.text("#page-trouble"))
+    assert asked.find("#key-form").is_displayed()
     assert asked.find("#key").get_attribute("value") == ""
     enter(asked, answers.key or "")
     asked.until(lambda: asked.script(READY))

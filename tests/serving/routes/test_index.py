@@ -4,7 +4,8 @@ import asyncio
 
 import httpx
 
-from serving.args import AppArgs
+from serving.api_keys import ApiKeys, read_api_keys
+from serving.args import AppArgs, KeyArgs
 from serving.page_files import CONTENT_TYPES
 from tests.serving.support import GatedPipeline, local_app
 
@@ -26,6 +27,16 @@ def test_browsers_get_the_page_and_others_text() -> None:
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     assert "curl" in text.text and "/v1/captions" in text.text
     assert page.headers["vary"] == text.headers["vary"] == "accept"
+
+
+def test_the_text_says_where_the_key_goes() -> None:
+    async def scenario() -> None:
+        keys = ApiKeys(read_api_keys(KeyArgs(env="K"), {"K": "alice: the-key-of-alice-1"}))
+        async with local_app(GatedPipeline(), AppArgs(models=("fake",)), keys=keys) as (client, _):
+            assert " -H 'x-api-key: KEY' <this address>/v1/captions" in (await client.get("/")).text
+
+    asyncio.run(scenario())
+    assert "x-api-key" not in get("/").text
 
 
 def test_heads_are_those_of_the_answers() -> None:
