@@ -1,147 +1,229 @@
-"""Latency and throughput of the server against the bare model in a loop: ``python -m benchmarks.throughput --help``.
+"""Throughput and latency of the server against the bare model from bytes: ``python -m benchmarks.throughput --help``.
 
-The server and the loop take turns, so that whatever else the machine does meets both. What a request asks is what the
-loop does: decode the JPEG, caption it with the model's own decoding, no score.
+The server and the bare model take turns on the same cores, so that whatever else the machine does meets both. What a
+request asks is what the bare model does: decode the JPEG, caption it with the model's own decoding, no score.
 """
 
 import argparse
 import asyncio
+import base64
+import json
 import os
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
 
-import httpx
-
+from benchmarks.blip_base import save_blip_base
+from benchmarks.clients import Answers, Post, closed_loop
 from benchmarks.pictures import random_jpeg
 from benchmarks.report import hardware, markdown_table, percentile, say
 from benchmarks.serving import LIMNER, free_port, running
-from models.catalog import find_captioner
 from models.decoding import parse_decode
 from models.device import set_threads
 from models.images import load_image
-from models.pipeline import load_pipeline
+from models.pipeline import CaptionPipeline, load_pipeline
 
-HEADER = ("who", "clients", "images", "p50 ms", "p95 ms", "images/s", "rate / loop, median of turns")
-ANCHORS = {"concise": {"model": "concise"}, "dial, d = 0": {"model": "dial", "descriptiveness": "0"}}
-"""The same weights: what a request for the second adds is what the dial costs."""
-
-
-@dataclass
-class Turns:
-    """What one contestant did, turn by turn."""
-
-    times_ms: list[float] = field(default_factory=list)
-    rates: list[float] = field(default_factory=list)
-
-    def add(self, times_ms: list[float], seconds: float) -> None:
-        self.times_ms += times_ms
-        self.rates.append(len(times_ms) / seconds)
+HEADER = ("what", "clients", "bare images/s", "served images/s", "served / bare (range)", "clients' CPU")
+OPTIONS: dict[str, dict[str, object]] = {
+    "its own": {},
+    "greedy": {"name": "greedy"},
+    "five beams": {"name": "beam", "options": {"beams": 5}},
+    "sampled": {"name": "sample", "options": {"top_p": 0.9, "max_tokens": 24}},
+}
+"""Of mixed traffic."""
+Run = Callable[[], float]
+"""One turn; images per second."""
 
 
-def loop(model: str, bodies: Sequence[bytes]) -> Callable[[float], tuple[list[float], float]]:
-    """A function that captions one picture after another for so many seconds: the time of each, and of all."""
-    set_threads(None)
-    pipeline = load_pipeline(model, scorer=None, device="cpu")
-    strategy = parse_decode(None, find_captioner(model).card.decoding)
+def bare(pipeline: CaptionPipeline, bodies: Sequence[bytes], batch: int, seconds: float) -> Run:
+    """The model alone: files opened by two threads, one batch ahead; captioned batch by batch."""
+    strategy = parse_decode(None, pipeline.card.decoding)
 
-    def run(seconds: float) -> tuple[list[float], float]:
-        times_ms: list[float] = []
+    def run() -> float:
+        images = 0
+        with ThreadPoolExecutor(2) as pool:
+
+            def opened() -> list[object]:
+                return [pool.submit(load_image, bodies[number % len(bodies)]) for number in range(batch)]  # type: ignore[return-value]
+
+            began = time.perf_counter()
+            coming = opened()
+            while time.perf_counter() - began < seconds:
+                pictures = [future.result().image for future in coming]  # type: ignore[attr-defined]
+                coming = opened()
+                pipeline.caption(pictures, strategy)
+                images += batch
+            return images / (time.perf_counter() - began)
+
+    return run
+
+
+def alone(pipeline: CaptionPipeline, bodies: Sequence[bytes], seconds: float) -> Callable[[], float]:
+    """The model alone, one picture at a time: the median of its milliseconds."""
+    strategy = parse_decode(None, pipeline.card.decoding)
+
+    def run() -> float:
+        times_ms = []
         began = time.perf_counter()
         while time.perf_counter() - began < seconds:
             started = time.perf_counter()
             pipeline.caption([load_image(bodies[len(times_ms) % len(bodies)]).image], strategy)
             times_ms.append((time.perf_counter() - started) * 1000)
-        return times_ms, time.perf_counter() - began
+        return percentile(times_ms, 0.5)
 
     return run
 
 
-async def ask(
-    url: str, query: dict[str, str], bodies: Sequence[bytes], clients: int, seconds: float
-) -> tuple[list[float], float]:
-    """As many clients ask for one caption after the other."""
-    times_ms: list[float] = []
-    began = time.perf_counter()
+def raw(model: str, body: bytes, decode: dict[str, object] | None = None) -> Post:
+    """One picture as it is."""
+    asked = f"&decode={quote(json.dumps(decode))}" if decode else ""
+    return Post.of(f"/v1/captions?model={quote(model)}&score=false{asked}", body, "image/jpeg")
 
-    async def client_of(number: int, client: httpx.AsyncClient) -> None:
-        while time.perf_counter() - began < seconds:
-            started = time.perf_counter()
-            answer = await client.post("/v1/captions", params=query, content=bodies[number % len(bodies)])
-            answer.raise_for_status()
-            times_ms.append((time.perf_counter() - started) * 1000)
-            number += clients
 
-    headers = {"content-type": "image/jpeg"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120, trust_env=False) as client:
-        await asyncio.gather(*(client_of(number, client) for number in range(clients)))
-    return times_ms, time.perf_counter() - began
+def many(model: str, bodies: Sequence[bytes]) -> Post:
+    """Pictures in one JSON body."""
+    images = [{"base64": base64.b64encode(body).decode()} for body in bodies]
+    asked = json.dumps({"images": images, "model": model, "score": False}).encode()
+    return Post.of("/v1/captions", asked, "application/json", len(bodies))
+
+
+class Served:
+    """A server under closed loops of clients."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._url, self._seconds = url, seconds
+        self.last: Answers | None = None
+
+    def rate(self, posts: Sequence[Post], clients: int) -> Run:
+        def run() -> float:
+            self.last = asyncio.run(closed_loop(self._url, posts, clients, self._seconds))
+            return self.last.rate
+
+        return run
+
+    def p50_ms(self, posts: Sequence[Post]) -> Callable[[], float]:
+        def run() -> float:
+            self.last = asyncio.run(closed_loop(self._url, posts, 1, self._seconds))
+            return percentile(self.last.times_ms, 0.5)
+
+        return run
+
+    @property
+    def clients_cpu(self) -> str:
+        """Share of a core that the clients took in the last turn."""
+        assert self.last is not None
+        return f"{100 * self.last.cpu_s / self.last.seconds:.0f} %"
+
+
+def in_turn(first: Callable[[], float], second: Callable[[], float], turns: int) -> tuple[list[float], list[float]]:
+    """Each run once to warm up, then in turn; who goes first alternates."""
+    first(), second()
+    measured: tuple[list[float], list[float]] = ([], [])
+    for turn in range(turns):
+        for number in (0, 1) if turn % 2 else (1, 0):
+            measured[number].append((first, second)[number]())
+    return measured
+
+
+def ratio(bases: Sequence[float], values: Sequence[float]) -> str:
+    """Median and range of the ratios, turn by turn."""
+    ratios = [value / base for base, value in zip(bases, values, strict=True)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+@contextmanager
+def server(models: Sequence[str], seconds: float, *more: str) -> Iterator[Served]:
+    """``limner serve`` with these models, without scores."""
+    port = free_port()
+    command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--no-scorer", *more]
+    command += [word for model in models for word in ("--model", model)]
+    with running("limner", command, f"http://127.0.0.1:{port}") as url:
+        yield Served(url, seconds)
+
+
+def compact_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
+    """All that is measured of the bundled model."""
+    with server(["concise"], options.seconds) as served:
+        set_threads(None)
+        pipeline = load_pipeline("concise", scorer=None, device="cpu")
+        rows = []
+        eight = [many("concise", [bodies[(8 * at + number) % len(bodies)] for number in range(8)]) for at in range(4)]
+        contestants = {
+            ("1 image a request", 32): [raw("concise", body) for body in bodies],
+            ("8 images a request", 8): eight,
+        }
+        for (what, clients), posts in contestants.items():
+            pair = in_turn(bare(pipeline, bodies, 32, options.seconds), served.rate(posts, clients), options.turns)
+            pace = (f"{statistics.median(values):.1f}" for values in pair)
+            rows.append((what, clients, *pace, ratio(*pair), served.clients_cpu))
+        say("## `concise`: images per second against the bare model, batch 32\n")
+        say(markdown_table(HEADER, rows) + "\n")
+        say("## One client\n")
+        one = [raw("concise", body) for body in bodies]
+        times = in_turn(alone(pipeline, bodies, options.seconds), served.p50_ms(one), options.turns)
+        more = [after - before for before, after in zip(*times, strict=True)]
+        cells = [*(statistics.median(values) for values in times), statistics.median(more)]
+        spread = f"{min(more):.1f} to {max(more):.1f}"
+        say(markdown_table(("bare p50 ms", "served p50 ms", "more ms", "range"), [(*cells, spread)]) + "\n")
+        _mixed(served, bodies, options)
+
+
+def _mixed(served: Served, bodies: Sequence[bytes], options: argparse.Namespace) -> None:
+    """Four option sets at once against each by itself."""
+    uniform = {name: [raw("concise", body, decode) for body in bodies] for name, decode in OPTIONS.items()}
+    together = [posts[number] for number in range(len(bodies)) for posts in uniform.values()]
+    runs = {name: served.rate(posts, 32) for name, posts in uniform.items()}
+    mixed = served.rate(together, 32)
+    mixed()
+    shares, paces = [], []
+    for _ in range(options.turns):
+        paces.append([run() for run in runs.values()])
+        shares.append(mixed() / statistics.harmonic_mean(paces[-1]))
+    medians = [f"{statistics.median(pace):.1f}" for pace in zip(*paces, strict=True)]
+    say("## Mixed traffic, 32 clients: images per second of each option set alone, and together\n")
+    row = (*medians, f"{statistics.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})")
+    say(markdown_table((*OPTIONS, "mixed / harmonic mean (range)"), [row]) + "\n")
+
+
+def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
+    """A model of BLIP-base's size with random weights, whose captions are as long as they may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = str(save_blip_base(Path(folder) / "blip-base"))
+        with server([model], options.seconds, "--dtype", "auto") as served:
+            set_threads(None)
+            pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
+            posts = [raw(model, body) for body in bodies]
+            pair = in_turn(bare(pipeline, bodies, 4, options.seconds), served.rate(posts, 8), options.turns)
+    pace = (f"{statistics.median(values):.2f}" for values in pair)
+    say("## BLIP-base's size, `--dtype auto`: images per second against the bare model, batch 4\n")
+    say(markdown_table(HEADER, [("1 image a request", 8, *pace, ratio(*pair), served.clients_cpu)]) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     bodies = [random_jpeg((options.width, options.width * 3 // 4), seed=seed) for seed in range(32)]
-    port = free_port()
-    command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--sample-share", "0"]
-    command += [word for model in ("dial", "concise") for word in ("--model", model)]
-    with running("limner", command, f"http://127.0.0.1:{port}") as url:
-        bare = loop("concise", bodies)
-        plain = {"model": "concise", "score": "false"}
-
-        def served(clients: int, query: dict[str, str] = plain) -> tuple[list[float], float]:
-            return asyncio.run(ask(url, query, bodies, clients, options.seconds))
-
-        say("## `concise` behind `limner serve` against the model in a loop\n")
-        say(f"- {hardware()}")
-        say(f"- JPEGs of {options.width} px, beam 3 (its own decoding), no scores; {options.turns} turns of each")
-        say(f"- turns of {options.seconds:g} s after a warm-up; rates and ratios are medians over the turns\n")
-        rows = []
-        for clients in options.clients:
-            contestants = {
-                ("loop, one by one", 1): lambda: bare(options.seconds),
-                ("limner serve", clients): lambda clients=clients: served(clients),
-            }
-            rows += _rows(contestants, options.turns)
-        say(markdown_table(HEADER, rows) + "\n")
-        say("## The dial at an anchor\n")
-        anchors = {
-            (name, clients): lambda query=query, clients=clients: served(clients, {**query, "score": "false"})
-            for name, query in ANCHORS.items()
-            for clients in (8,)
-        }
-        say(markdown_table((*HEADER[:-1], "rate / first, median of turns"), _rows(anchors, options.turns)) + "\n")
-
-
-def _rows(
-    contestants: dict[tuple[str, int], Callable[[], tuple[list[float], float]]], turns: int
-) -> list[tuple[object, ...]]:
-    measured = {who: Turns() for who in contestants}
-    for run in contestants.values():
-        run()
-    for turn in range(turns):
-        order = list(contestants.items())
-        for who, run in order if turn % 2 else reversed(order):
-            measured[who].add(*run())
-    first = next(iter(measured.values()))
-    return [
-        (
-            *(*who, len(of.times_ms), percentile(of.times_ms, 0.5), percentile(of.times_ms, 0.95)),
-            f"{statistics.median(of.rates):.1f}",
-            f"{statistics.median(a / b for a, b in zip(of.rates, first.rates, strict=True)):.3f}",
-        )
-        for who, of in measured.items()
-    ]
+    say("## `limner serve` against the bare model\n")
+    say(f"- {hardware()}; the clients run on the same cores")
+    say(f"- JPEGs of {options.width} px from bytes, the models' own decoding, no scores")
+    say(f"- {options.turns} turns of {options.seconds:g} s each after a warm-up; medians over the turns\n")
+    compact_rows(bodies, options)
+    if options.blip:
+        blip_rows(bodies, options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.throughput", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--turns", type=int, default=4, help="of each, per row")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of a turn")
+    parser.add_argument("--turns", type=int, default=4, help="of each contestant, per row")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of a turn")
     parser.add_argument("--width", type=int, default=500, help="width of the pictures, px")
+    parser.add_argument("--blip", action=argparse.BooleanOptionalAction, default=True, help="a BLIP-base too")
     return parser
 
 
