@@ -1,6 +1,6 @@
-"""Matrix products of few rows with large matrices: what they take is reading the matrix, so it is stored to be read fast.
+"""Products of few rows with large matrices: their time is that of reading the matrix, so it is stored for that.
 
-``Pack`` turns a layer's weight (N, K) and bias (N,) into a function of x (..., K), which returns (..., N) in x's dtype.
+``Pack`` makes a function of a layer's weight (N, K) and bias (N,): from x (..., K) to (..., N) in x's dtype.
 """
 
 import warnings
