@@ -55,7 +55,7 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
         raise RequestError("invalid_request", f"no dtype {name!r}; there are: {', '.join([*choose, *_DTYPES])}")
     if _DTYPES[name] == torch.float16 and device.type == "cpu":
         raise RequestError("invalid_request", f"{name} is slower than fp32 on a CPU; choose fp32 or bf16")
-    if _DTYPES[name] == torch.int8 and not (device.type == "cpu" and _cpu_has_int8()):
+    if _DTYPES[name] == torch.int8 and not (device.type == "cpu" and cpu_has_int8()):
         raise RequestError("invalid_request", f"{name} needs a CPU with AVX-512 VNNI; choose fp32 or bf16")
     return _DTYPES[name]
 
@@ -63,6 +63,11 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
 def beside_int8(device: torch.device) -> torch.dtype:
     """The precision of all that ``int8`` leaves as it is."""
     return _fastest_dtype(device)
+
+
+def cpu_has_int8() -> bool:
+    """Whether this machine's CPU multiplies 8-bit numbers itself, with sums that cannot overflow."""
+    return _cpu_has("avx512_vnni") and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def set_threads(threads: int | None = None, *, respect_omp: bool = False) -> int:
@@ -100,10 +105,6 @@ def _cuda_has_bf16() -> bool:
 
 def _cpu_has_bf16() -> bool:
     return _cpu_has("avx512_bf16", "amx_bf16", "bf16")
-
-
-def _cpu_has_int8() -> bool:
-    return _cpu_has("avx512_vnni") and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def _cpu_has(*names: str) -> bool:

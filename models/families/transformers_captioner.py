@@ -2,9 +2,9 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from PIL import Image
@@ -16,13 +16,15 @@ from models.device import beside_int8
 from models.errors import CheckpointError
 from models.families.base import CardMaker, TorchCaptioner, tidy
 from models.families.fused import decoder as fused_decoding
-from models.families.fused.decoder import FusedDecoder
+from models.families.fused.build import DECODER_MAKERS
 from models.families.fused.linears import Precision
 from models.families.fused.prepared import Prepared
 from models.families.fused.rows import Rows
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
+
+T = TypeVar("T")
 
 
 class TransformersCaptioner(TorchCaptioner, ABC):
@@ -31,7 +33,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     Pixels come from the checkpoint's own image processor with the PIL backend: such checkpoints were trained with PIL's
     resampling, and torchvision's differs enough to change captions.
 
-    Captions are decoded by ``models.families.fused``, and by the modules of transformers, slower, where gradients are
+    Captions are made by ``models.families.fused``, and by the modules of transformers, slower, where gradients are
     asked for, while training, and with ``fused = False``. The two give the same fp32 captions.
     """
 
@@ -46,7 +48,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     fused = True
     precision: Precision = "stored"
     takes_int8 = True
-    _prepared: Prepared | None = None
+    _prepared: Mapping[str, Prepared[Any]] = {}
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
         super().__init__()
@@ -121,9 +123,10 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         length = max(len(row) for row in rows)
         # Left padding: the last column is every row's last real token, so that all rows go on in the same column.
         ids = [[self.pad_id] * (length - len(row)) + row for row in rows]
-        if self._decodes_fused():
+        if self._runs_fused():
             padding = [length - len(row) for row in rows]
-            return self._fused_decoder().start(memory, torch.tensor(ids, device=memory.device), padding)
+            decoder = self._prepare("decoder", self.decoder, DECODER_MAKERS[self.precision])
+            return decoder.start(memory, torch.tensor(ids, device=memory.device), padding)
         mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
         state = DecodeState(memory, EncoderDecoderCache(DynamicCache(), DynamicCache()))
         if any(len(row) != length for row in rows):
@@ -159,13 +162,17 @@ class TransformersCaptioner(TorchCaptioner, ABC):
             raise NotImplementedError("states of the modules of transformers cannot drop images")
         fused_decoding.keep(state, images)
 
-    def _decodes_fused(self) -> bool:
+    def _runs_fused(self) -> bool:
         return self.fused and not self.training and not torch.is_grad_enabled()
 
-    def _fused_decoder(self) -> FusedDecoder:
-        if self._prepared is None or not self._prepared.fits(self.decoder, self.precision):
-            self._prepared = Prepared.of(self.decoder, self.precision)
-        return self._prepared.decoder
+    def _prepare(self, name: str, module: nn.Module, make: Callable[[Any], T]) -> T:
+        """What ``make`` gives for ``module`` as it is now, kept under ``name`` until its weights change."""
+        held = self._prepared.get(name)
+        if held is None or not held.fits(module, make):
+            held = Prepared.of(module, make)
+            self._prepared = {**self._prepared, name: held}  # not in place: copies of the captioner share it
+        made: T = held.made
+        return made
 
     def _append(self, state: DecodeState, ids: Tensor) -> Tensor:
         """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the cache."""

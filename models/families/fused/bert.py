@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from models.families.fused.linears import Linear, Pack
-from models.families.fused.parts import Layer, Norm, Parts
+from models.families.fused.parts import Layer, Parts, norm_of
 
 
 def read_bert(decoder: Any, pack: Pack, dtype: torch.dtype) -> Parts:
@@ -14,11 +14,11 @@ def read_bert(decoder: Any, pack: Pack, dtype: torch.dtype) -> Parts:
     config, base = decoder.config, decoder.base_model
     predictions = decoder.cls.predictions
     transform, project = _pack(predictions.transform.dense, pack), _pack(predictions.decoder, pack)
-    activation, norm = predictions.transform.transform_act_fn, _norm(predictions.transform.LayerNorm, dtype)
+    activation, norm = predictions.transform.transform_act_fn, norm_of(predictions.transform.LayerNorm, dtype)
     words = base.embeddings.word_embeddings.weight.detach()
     positions = base.embeddings.position_embeddings.weight.detach()
     types = getattr(base.embeddings, "token_type_embeddings", None)
-    first_norm = _norm(base.embeddings.LayerNorm, dtype)
+    first_norm = norm_of(base.embeddings.LayerNorm, dtype)
 
     def embed(ids: Tensor, at: Tensor) -> Tensor:
         found = words[ids].to(dtype)
@@ -41,15 +41,15 @@ def _layer(layer: Any, pack: Pack, dtype: torch.dtype) -> Layer:
     return Layer(
         qkv=_pack_together([own.self.query, own.self.key, own.self.value], pack),
         own_out=_pack(own.output.dense, pack),
-        own_norm=_norm(own.output.LayerNorm, dtype),
+        own_norm=norm_of(own.output.LayerNorm, dtype),
         query=_pack(cross.self.query, pack),
         memory_keys_values=_pack_together([cross.self.key, cross.self.value], pack),
         cross_out=_pack(cross.output.dense, pack),
-        cross_norm=_norm(cross.output.LayerNorm, dtype),
+        cross_norm=norm_of(cross.output.LayerNorm, dtype),
         up=_pack(layer.intermediate.dense, pack),
         activation=layer.intermediate.intermediate_act_fn,
         down=_pack(layer.output.dense, pack),
-        mlp_norm=_norm(layer.output.LayerNorm, dtype),
+        mlp_norm=norm_of(layer.output.LayerNorm, dtype),
         scale=own.self.attention_head_size**-0.5,
     )
 
@@ -61,7 +61,3 @@ def _pack(module: nn.Linear, pack: Pack) -> Linear:
 def _pack_together(modules: list[nn.Linear], pack: Pack) -> Linear:
     with torch.no_grad():
         return pack(torch.cat([m.weight for m in modules]), torch.cat([m.bias for m in modules]))
-
-
-def _norm(module: nn.LayerNorm, dtype: torch.dtype) -> Norm:
-    return Norm(module.weight.detach().to(dtype), module.bias.detach().to(dtype), module.eps)

@@ -3,17 +3,17 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.families.fused.linears import Linear, Pack
-from models.families.fused.parts import Layer, Norm, Parts
+from models.families.fused.parts import Layer, Parts, norm_of
 
 
 def read_gpt2(decoder: Any, pack: Pack, dtype: torch.dtype) -> Parts:
     """Parts of a ``GPT2LMHeadModel``; states between products are in ``dtype``."""
     config, base = decoder.config, decoder.transformer
     words, positions = base.wte.weight.detach(), base.wpe.weight.detach()
-    last_norm, project = _norm(base.ln_f, dtype), pack(decoder.lm_head.weight, decoder.lm_head.bias)
+    last_norm, project = norm_of(base.ln_f, dtype), pack(decoder.lm_head.weight, decoder.lm_head.bias)
 
     def embed(ids: Tensor, at: Tensor) -> Tensor:
         return words[ids].to(dtype) + positions[at].to(dtype)
@@ -35,15 +35,15 @@ def _layer(block: Any, config: Any, number: int, pack: Pack, dtype: torch.dtype)
     return Layer(
         qkv=_pack(block.attn.c_attn, pack),
         own_out=_pack(block.attn.c_proj, pack),
-        own_norm=_norm(block.ln_1, dtype),
+        own_norm=norm_of(block.ln_1, dtype),
         query=_pack(block.crossattention.q_attn, pack),
         memory_keys_values=_pack(block.crossattention.c_attn, pack),
         cross_out=_pack(block.crossattention.c_proj, pack),
-        cross_norm=_norm(block.ln_cross_attn, dtype),
+        cross_norm=norm_of(block.ln_cross_attn, dtype),
         up=_pack(block.mlp.c_fc, pack),
         activation=block.mlp.act,
         down=_pack(block.mlp.c_proj, pack),
-        mlp_norm=_norm(block.ln_2, dtype),
+        mlp_norm=norm_of(block.ln_2, dtype),
         scale=scale,
     )
 
@@ -51,7 +51,3 @@ def _layer(block: Any, config: Any, number: int, pack: Pack, dtype: torch.dtype)
 def _pack(module: Any, pack: Pack) -> Linear:
     """A ``Conv1D`` of transformers: its weight is (K, N)."""
     return pack(module.weight.t(), module.bias)
-
-
-def _norm(module: nn.LayerNorm, dtype: torch.dtype) -> Norm:
-    return Norm(module.weight.detach().to(dtype), module.bias.detach().to(dtype), module.eps)

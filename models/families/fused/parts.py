@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from models.families.fused.linears import Linear
@@ -19,6 +20,11 @@ class Norm:
 
     def __call__(self, x: Tensor) -> Tensor:
         return layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+def norm_of(module: nn.LayerNorm, dtype: torch.dtype) -> Norm:
+    """The module's, computed in ``dtype``."""
+    return Norm(module.weight.detach().to(dtype), module.bias.detach().to(dtype), module.eps)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,3 @@ class Parts:
     norm_first: bool
     """Whether the norms stand before the attentions (GPT-2) or after the sums (BERT)."""
     max_positions: int
-
-
-Reader = Callable[..., Parts]
-"""From the decoder's modules, a ``Pack`` and the dtype of the states."""
