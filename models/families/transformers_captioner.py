@@ -162,6 +162,11 @@ class TransformersCaptioner(TorchCaptioner, ABC):
             raise NotImplementedError("states of the modules of transformers cannot drop images")
         fused_decoding.keep(state, images)
 
+    def train(self, mode: bool = True) -> Self:
+        if mode:
+            self._prepared = {}  # some optimisers change weights in ways that torch does not count
+        return super().train(mode)
+
     def _runs_fused(self) -> bool:
         return self.fused and not self.training and not torch.is_grad_enabled()
 

@@ -137,9 +137,15 @@ def test_gradients_and_training_take_the_modules(pair: tuple[Any, Any]) -> None:
     state, logits = fast.start(memory)
     assert logits.requires_grad
     assert "decoder" not in state.extra
+    with torch.no_grad():
+        before = fast.start(memory)[1]
     fast.train()
     with torch.no_grad():
         assert "decoder" not in fast.start(memory)[0].extra
+    for parameter in fast.decoder.parameters():
+        parameter.data.mul_(0.5)  # in a way that torch does not count
+    with torch.no_grad():
+        assert not torch.allclose(fast.eval().start(memory)[1], before, atol=1e-3)
 
 
 def drive(captioner: Any, state: DecodeState, tokens: Tensor) -> list[Tensor]:
