@@ -12,7 +12,8 @@ from models.families.fused.parts import Layer, Parts, norm_of
 def read_gpt2(decoder: Any, pack: Pack, dtype: torch.dtype) -> Parts:
     """Parts of a ``GPT2LMHeadModel``; states between products are in ``dtype``."""
     config, base = decoder.config, decoder.transformer
-    words, positions = base.wte.weight.detach(), base.wpe.weight.detach()
+    words: Tensor = base.wte.weight.detach()
+    positions: Tensor = base.wpe.weight.detach()
     last_norm, project = norm_of(base.ln_f, dtype), pack(decoder.lm_head.weight, decoder.lm_head.bias)
 
     def embed(ids: Tensor, at: Tensor) -> Tensor:

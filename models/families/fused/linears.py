@@ -81,4 +81,5 @@ class Int8Linear:
 
 def _packs() -> bool:
     """Whether torch was built with oneDNN and its packed product."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return available and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
