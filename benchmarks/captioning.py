@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scorer", default=DEFAULT_SCORER, help="as limner takes it (default: %(default)s)")
     parser.add_argument("--no-scorer", action="store_true", help="leave the scores out")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="default", help="default, fp32, bf16 or auto")
+    parser.add_argument("--dtype", default="default", help="default, fp32, bf16, int8 or auto")
     parser.add_argument("--threads", type=int, help="torch threads (default: the usable cores)")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32], help="pictures per call")
     parser.add_argument("--pictures", type=int, default=32, help="different pictures")

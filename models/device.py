@@ -16,6 +16,7 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "fp16": torch.float16,
     "float16": torch.float16,
+    "int8": torch.int8,
 }
 
 
@@ -40,10 +41,12 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
     """The precision of the weights and activations on ``device``.
 
     ``default`` is fp32, on CUDA bf16. ``auto`` takes what is fastest there: on CPU bf16 where the processor
-    multiplies it itself, on CUDA cards without bf16 fp16; captions may then differ in rare words.
+    multiplies it itself, on CUDA cards without bf16 fp16; captions may then differ in rare words. ``int8`` is for the
+    products of decoding alone, by families that take it: see ``beside_int8``.
 
     Raises:
-        RequestError: ``invalid_request`` for other names, and for fp16 on a CPU, where it is slower than fp32.
+        RequestError: ``invalid_request`` for other names, for fp16 on a CPU, where it is slower than fp32, and for int8
+            where the processor cannot multiply it itself.
     """
     choose: dict[str, Callable[[torch.device], torch.dtype]] = {"default": _default_dtype, "auto": _fastest_dtype}
     if name in choose:
@@ -52,7 +55,19 @@ def pick_dtype(name: str, device: torch.device) -> torch.dtype:
         raise RequestError("invalid_request", f"no dtype {name!r}; there are: {', '.join([*choose, *_DTYPES])}")
     if _DTYPES[name] == torch.float16 and device.type == "cpu":
         raise RequestError("invalid_request", f"{name} is slower than fp32 on a CPU; choose fp32 or bf16")
+    if _DTYPES[name] == torch.int8 and not (device.type == "cpu" and cpu_has_int8()):
+        raise RequestError("invalid_request", f"{name} needs a CPU with AVX-512 VNNI; choose fp32 or bf16")
     return _DTYPES[name]
+
+
+def beside_int8(device: torch.device) -> torch.dtype:
+    """The precision of all that ``int8`` leaves as it is."""
+    return _fastest_dtype(device)
+
+
+def cpu_has_int8() -> bool:
+    """Whether this machine's CPU multiplies 8-bit numbers itself, with sums that cannot overflow."""
+    return _cpu_has("avx512_vnni") and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def set_threads(threads: int | None = None, *, respect_omp: bool = False) -> int:
@@ -89,5 +104,9 @@ def _cuda_has_bf16() -> bool:
 
 
 def _cpu_has_bf16() -> bool:
+    return _cpu_has("avx512_bf16", "amx_bf16", "bf16")
+
+
+def _cpu_has(*names: str) -> bool:
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # older torch cannot tell
-    return any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return any(capabilities.get(name) for name in names)

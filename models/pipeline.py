@@ -167,13 +167,16 @@ def load_captioner(
         coefficients: how far along each direction of a mix or spectrum; None: as its card says.
 
     Raises:
-        RequestError: ``unsupported_option`` for coefficients of a model that is no mix.
+        RequestError: ``unsupported_option`` for coefficients of a model that is no mix, and for a dtype that its family
+            does not have.
         UnknownNameError: the card names a family that does not exist.
         CheckpointError: it cannot be loaded.
     """
     family: Any = resolve("captioner family", FAMILIES, entry.card.family)
     target = pick_device(device)
     options: dict[str, Any] = {"device": target, "dtype": pick_dtype(dtype, target)}
+    if options["dtype"] == torch.int8 and not getattr(family, "takes_int8", False):
+        raise RequestError("unsupported_option", f"models of the family {entry.card.family!r} cannot run in {dtype}")
     if isinstance(entry.card, ArithmeticCard) or entry.card.parts:  # ours: they may name other models of the same root
         options["models_dir"] = models_dir
     if coefficients is not None:

@@ -60,7 +60,7 @@ GpusPerActor = Annotated[
 ModelsDir = Annotated[Path | None, typer.Option(help="Folder of more models.")]
 Scorer = Annotated[str, typer.Option(help="What gives the CLIPScores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
-Dtype = Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")]
+Dtype = Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")]
 Threads = Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)]
 BatchSize = Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)]
 Workers = Annotated[

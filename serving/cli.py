@@ -34,7 +34,7 @@ def serve(
         float, typer.Option(help="Share of the unscored captions to score for /metrics, off their path.", min=0, max=1)
     ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
+    dtype: Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
     limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
     experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,

@@ -40,7 +40,7 @@ def compare(
     models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,
     scorer: Annotated[str, typer.Option(help="What gives the CLIPScores.")] = DEFAULT_SCORER,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="default, fp32, bf16 or auto.")] = "default",
+    dtype: Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
     batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
 ) -> None:

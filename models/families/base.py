@@ -23,6 +23,8 @@ class TorchCaptioner(nn.Module, Captioner):
     capabilities: frozenset[str] = frozenset()
     model: Any
     """The module whose state dict a checkpoint's tensors are."""
+    takes_int8 = False
+    """Whether ``load`` takes ``torch.int8``."""
 
     @property
     def device(self) -> torch.device:

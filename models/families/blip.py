@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from transformers import BlipForConditionalGeneration
 
+from models.families.fused.build import fuse_vision
 from models.families.transformers_captioner import TransformersCaptioner
 
 
@@ -46,5 +47,8 @@ class BlipCaptioner(TransformersCaptioner):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D): the class token and the patches."""
-        memory: Tensor = self.model.vision_model(pixel_values=pixels.to(self.device, self.dtype)).last_hidden_state
+        pixels = pixels.to(self.device, self.dtype)
+        if self._runs_fused():
+            return self._prepare("vision", self.model.vision_model, fuse_vision)(pixels)
+        memory: Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state
         return memory

@@ -2,9 +2,9 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from PIL import Image
@@ -12,11 +12,19 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
+from models.device import beside_int8
 from models.errors import CheckpointError
 from models.families.base import CardMaker, TorchCaptioner, tidy
+from models.families.fused import decoder as fused_decoding
+from models.families.fused.build import DECODER_MAKERS
+from models.families.fused.linears import Precision
+from models.families.fused.prepared import Prepared
+from models.families.fused.rows import Rows
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
+
+T = TypeVar("T")
 
 
 class TransformersCaptioner(TorchCaptioner, ABC):
@@ -24,6 +32,9 @@ class TransformersCaptioner(TorchCaptioner, ABC):
 
     Pixels come from the checkpoint's own image processor with the PIL backend: such checkpoints were trained with PIL's
     resampling, and torchvision's differs enough to change captions.
+
+    Captions are made by ``models.families.fused``, and by the modules of transformers, slower, where gradients are
+    asked for, while training, and with ``fused = False``. The two give the same fp32 captions.
     """
 
     capabilities = frozenset({"prompt"})
@@ -34,6 +45,10 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     """Whether ``detokenize`` removes spaces before punctuation: word pieces need it, byte-level tokens do not."""
 
     model: Any  # transformers types its models and configs too loosely to be of use
+    fused = True
+    precision: Precision = "stored"
+    takes_int8 = True
+    _prepared: Mapping[str, Prepared[Any]] = {}
 
     def __init__(self, model: Any, image_processor: Any, tokenizer: Any) -> None:
         super().__init__()
@@ -45,13 +60,19 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     def load(cls, source: str, *, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Self:
         """The captioner in ``source``, a local folder in hub layout or a hub id, in evaluation mode.
 
+        Args:
+            dtype: ``torch.int8`` quantises the products of decoding; all else is in bf16 then, or in fp32 where the
+                processor does not multiply bf16.
+
         Raises:
             CheckpointError: ``missing_file``, ``bad_config`` or ``wrong_keys``; the detail names file or key.
         """
         verify_hub_files(source)
         cls.check_config(load_config(source, cls.model_type), source)
-        model = load_model(source, cls.model_class, device=device, dtype=dtype)
+        stored = beside_int8(torch.device(device)) if dtype == torch.int8 else dtype
+        model = load_model(source, cls.model_class, device=device, dtype=stored)
         captioner = cls(model, *load_preprocessing(source))
+        captioner.precision = "int8" if dtype == torch.int8 else "stored"
         captioner._check_image_size(source)
         captioner._check_tokenizer(source)
         return captioner.eval()
@@ -102,6 +123,10 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         length = max(len(row) for row in rows)
         # Left padding: the last column is every row's last real token, so that all rows go on in the same column.
         ids = [[self.pad_id] * (length - len(row)) + row for row in rows]
+        if self._runs_fused():
+            padding = [length - len(row) for row in rows]
+            decoder = self._prepare("decoder", self.decoder, DECODER_MAKERS[self.precision])
+            return decoder.start(memory, torch.tensor(ids, device=memory.device), padding)
         mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
         state = DecodeState(memory, EncoderDecoderCache(DynamicCache(), DynamicCache()))
         if any(len(row) != length for row in rows):
@@ -109,15 +134,50 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         return state, self._append(state, torch.tensor(ids, device=memory.device))
 
     def step(self, state: DecodeState, tokens: Tensor) -> Tensor:
+        if isinstance(state.cache, Rows):
+            return fused_decoding.append(state, tokens.unsqueeze(1))
         mask = state.extra.get("mask")
         if mask is not None:
             state.extra["mask"] = torch.cat((mask, mask.new_ones(len(mask), 1)), dim=1)
         return self._append(state, tokens.unsqueeze(1))
 
     def reorder(self, state: DecodeState, rows: Tensor) -> None:
+        if isinstance(state.cache, Rows):
+            state.cache.select(rows)
+            return
         state.cache.self_attention_cache.batch_select_indices(rows)  # keys and values of the memory stay one per image
         if "mask" in state.extra:
             state.extra["mask"] = state.extra["mask"][rows]
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        """One state with the images of all ``states`` in order, which have equally many rows per image and may have
+        been advanced by different numbers of steps."""
+        if all(isinstance(state.cache, Rows) for state in states):
+            return fused_decoding.merge(states)
+        raise NotImplementedError("states of the modules of transformers cannot be merged")
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        """Drop all images of ``state`` but ``images`` (B',), in that order."""
+        if not isinstance(state.cache, Rows):
+            raise NotImplementedError("states of the modules of transformers cannot drop images")
+        fused_decoding.keep(state, images)
+
+    def train(self, mode: bool = True) -> Self:
+        if mode:
+            self._prepared = {}  # some optimisers change weights in ways that torch does not count
+        return super().train(mode)
+
+    def _runs_fused(self) -> bool:
+        return self.fused and not self.training and not torch.is_grad_enabled()
+
+    def _prepare(self, name: str, module: nn.Module, make: Callable[[Any], T]) -> T:
+        """What ``make`` gives for ``module`` as it is now, kept under ``name`` until its weights change."""
+        held = self._prepared.get(name)
+        if held is None or not held.fits(module, make):
+            held = Prepared.of(module, make)
+            self._prepared = {**self._prepared, name: held}  # not in place: copies of the captioner share it
+        made: T = held.made
+        return made
 
     def _append(self, state: DecodeState, ids: Tensor) -> Tensor:
         """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the cache."""

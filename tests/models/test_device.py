@@ -5,7 +5,7 @@ import torch
 
 from models import device as device_module
 from models.cpus import usable_cores
-from models.device import pick_device, pick_dtype, set_threads
+from models.device import beside_int8, pick_device, pick_dtype, set_threads
 from models.errors import RequestError
 from tests.support import needs_gpu
 
@@ -68,9 +68,25 @@ def test_named_dtypes() -> None:
 
 def test_dtypes_that_are_refused() -> None:
     with pytest.raises(RequestError, match="there are: default, auto, fp32"):
-        pick_dtype("int8", CPU)
+        pick_dtype("int4", CPU)
     with pytest.raises(RequestError, match="fp16 is slower than fp32 on a CPU"):
         pick_dtype("fp16", CPU)
+
+
+def test_int8_where_the_processor_multiplies_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "cpu_has_int8", lambda: True)
+    assert pick_dtype("int8", CPU) == torch.int8
+    with pytest.raises(RequestError, match="int8 needs a CPU with AVX-512 VNNI"):
+        pick_dtype("int8", CUDA)
+    monkeypatch.setattr(device_module, "cpu_has_int8", lambda: False)
+    with pytest.raises(RequestError, match="choose fp32 or bf16"):
+        pick_dtype("int8", CPU)
+
+
+@pytest.mark.parametrize(("has_bf16", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_what_int8_leaves_as_it_is(monkeypatch: pytest.MonkeyPatch, has_bf16: bool, expected: torch.dtype) -> None:
+    monkeypatch.setattr(device_module, "_cpu_has_bf16", lambda: has_bf16)
+    assert beside_int8(CPU) == expected
 
 
 def test_threads_are_set_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

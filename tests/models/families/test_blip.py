@@ -25,9 +25,11 @@ from tests.models.families.generate import (
 from tests.models.families.tiny_models import PROMPTS, images
 
 
-@pytest.fixture(scope="module")
-def captioner(blip_folder: Path) -> BlipCaptioner:
-    return BlipCaptioner.load(str(blip_folder))
+@pytest.fixture(scope="module", params=[True, False], ids=["fused", "modules"])
+def captioner(blip_folder: Path, request: pytest.FixtureRequest) -> BlipCaptioner:
+    captioner = BlipCaptioner.load(str(blip_folder))
+    captioner.fused = request.param
+    return captioner
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,9 @@ def test_scores_equal_generate(captioner: BlipCaptioner, reference: BlipForCondi
     assert scores == pytest.approx(generated.sequences_scores.tolist(), rel=1e-5)
 
 
-def test_memory_is_projected_once_and_never_copied(captioner: BlipCaptioner) -> None:
+def test_memory_is_projected_once_and_never_copied(blip_folder: Path) -> None:
+    captioner = BlipCaptioner.load(str(blip_folder))
+    captioner.fused = False
     pixels = pixels_of(captioner, 2)
     layers = captioner.model.text_decoder.bert.encoder.layer
     keys = [layer.crossattention.self.key for layer in layers]

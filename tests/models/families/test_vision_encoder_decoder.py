@@ -26,19 +26,26 @@ from tests.models.families.tiny_models import PROMPTS
 Pair = tuple[VisionEncoderDecoderCaptioner, VisionEncoderDecoderModel]
 
 
-def load_pair(folder: Path) -> Pair:
+def load_pair(folder: Path, fused: bool) -> Pair:
     reference = VisionEncoderDecoderModel.from_pretrained(folder, dtype=torch.float32).eval()
-    return VisionEncoderDecoderCaptioner.load(str(folder)), reference
+    captioner = VisionEncoderDecoderCaptioner.load(str(folder))
+    captioner.fused = fused
+    return captioner, reference
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["fused", "modules"])
+def fused(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
 
 
 @pytest.fixture(scope="module")
-def vit_gpt2(vit_gpt2_folder: Path) -> Pair:
-    return load_pair(vit_gpt2_folder)
+def vit_gpt2(vit_gpt2_folder: Path, fused: bool) -> Pair:
+    return load_pair(vit_gpt2_folder, fused)
 
 
 @pytest.fixture(scope="module")
-def vit_bert(vit_bert_folder: Path) -> Pair:
-    return load_pair(vit_bert_folder)
+def vit_bert(vit_bert_folder: Path, fused: bool) -> Pair:
+    return load_pair(vit_bert_folder, fused)
 
 
 def generate(pair: Pair, pixels: torch.Tensor, options: dict[str, Any], prompt: str | None = None) -> list[list[int]]:
@@ -90,7 +97,7 @@ def test_tiny_models_say_something(vit_gpt2: Pair, vit_bert: Pair) -> None:
 @pytest.mark.parametrize("kind", ["vit_gpt2", "vit_bert"])
 @pytest.mark.parametrize("raw", [{"name": "greedy"}, {"name": "beam"}, {"name": "diverse_beam"}])
 def test_prompts_of_different_lengths_equal_single_runs(
-    kind: str, raw: dict[str, Any], request: pytest.FixtureRequest
+    kind: str, raw: dict[str, Any], fused: bool, request: pytest.FixtureRequest
 ) -> None:
     pair: Pair = request.getfixturevalue(kind)
     pixels, prompts = pixels_of(pair[0], 4), [*PROMPTS, ""]
@@ -116,9 +123,11 @@ def test_finished_rows_may_wait_past_the_last_position(vit_gpt2: Pair) -> None:
     assert our_tokens(captioner, pixels[:1], raw, [long_prompt]) == together[:1]
 
 
-@pytest.mark.parametrize(("kind", "projection"), [("vit_gpt2", "c_attn"), ("vit_bert", "self.key")])
-def test_memory_is_projected_once_and_never_copied(kind: str, projection: str, request: pytest.FixtureRequest) -> None:
-    captioner, _ = request.getfixturevalue(kind)
+@pytest.mark.parametrize(("folder", "projection"), [("vit_gpt2_folder", "c_attn"), ("vit_bert_folder", "self.key")])
+def test_memory_is_projected_once_and_never_copied(
+    folder: str, projection: str, request: pytest.FixtureRequest
+) -> None:
+    captioner, _ = load_pair(request.getfixturevalue(folder), fused=False)
     pixels = pixels_of(captioner, 2)
     names = dict(captioner.decoder.named_modules())
     keys = [module for name, module in names.items() if name.endswith(f"crossattention.{projection}")]

@@ -1,0 +1,114 @@
+"""Decoding over packed weights: one memory per image, self-attention alone per row, logits of the last token alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from models.families.fused.parts import Layer, Norm, Parts
+from models.families.fused.rows import Rows, merge_rows
+from models.interfaces import DecodeState
+
+
+@dataclass(frozen=True, eq=False)
+class FusedDecoder:
+    """A decoder of ``transformers`` without its modules.
+
+    ``DecodeState.memory`` is a list with keys and values (2, B, H, S, D/H) of each layer; ``DecodeState.cache`` is
+    ``Rows``. A state goes on with the decoder that began it, whatever happens to the weights.
+    """
+
+    parts: Parts
+    dtype: torch.dtype
+    """Of the states between products, the keys and values of self-attention, and the logits."""
+    memory_dtype: torch.dtype
+
+    @torch.no_grad()
+    def start(self, memory: Tensor, ids: Tensor, padding: list[int]) -> tuple[DecodeState, Tensor]:
+        """The state with one row per image of ``memory`` (B, S, D) after ``ids`` (B, T), and logits (B, V).
+
+        ``padding`` (B,): how many of the leading ids of each row stand for nothing.
+        """
+        keys_values = [self._project(layer, memory) for layer in self.parts.layers]
+        shape = (len(self.parts.layers), self.parts.heads, keys_values[0].shape[-1])
+        state = DecodeState(keys_values, Rows.empty(padding, shape, self.dtype, memory.device), {"decoder": self})
+        return state, self.append(state, ids)
+
+    @torch.no_grad()
+    def append(self, state: DecodeState, ids: Tensor) -> Tensor:
+        """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the rows."""
+        rows: Rows = state.cache
+        count, length = ids.shape
+        rows.make_room(length)
+        mask = rows.mask(length)
+        x = self.parts.embed(ids, rows.positions(length, self.parts.max_positions))
+        for layer, memory, keys_values in zip(self.parts.layers, state.memory, rows.keys_values, strict=True):
+            x = self._own(layer, x, keys_values[:, : rows.columns], mask)
+            x = self._cross(layer, x, memory)
+            x = self._mlp(layer, x)
+        return self.parts.head(x[:, -1])
+
+    def _own(self, layer: Layer, x: Tensor, keys_values: Tensor, mask: Tensor | None) -> Tensor:
+        """States (R, T, D) after self-attention; ``keys_values`` (R, columns, 2, H, D/H) gets the T last ones."""
+        count, length, _ = x.shape
+        qkv = layer.qkv(self._before(layer.own_norm, x)).view(count, length, 3, self.parts.heads, -1)
+        keys_values[:, -length:] = qkv[:, :, 1:]
+        keys, values = keys_values.transpose(1, 3).unbind(2)  # (R, H, columns, D/H)
+        queries = qkv[:, :, 0].transpose(1, 2)
+        mixed = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=layer.scale)
+        return self._after(layer.own_norm, x, layer.own_out(mixed.transpose(1, 2).reshape(count, length, -1)))
+
+    def _cross(self, layer: Layer, x: Tensor, memory: Tensor) -> Tensor:
+        """States (R, T, D) after attention to ``memory`` (2, B, H, S, D/H): the K rows of an image are K queries."""
+        count, length, _ = x.shape
+        images, heads = memory.shape[1:3]
+        queries = layer.query(self._before(layer.cross_norm, x))
+        queries = queries.view(images, count // images * length, heads, -1).transpose(1, 2)
+        mixed = attend(queries.to(memory.dtype), memory[0], memory[1], layer.scale).to(x.dtype)
+        return self._after(layer.cross_norm, x, layer.cross_out(mixed.transpose(1, 2).reshape(count, length, -1)))
+
+    def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
+        inner = layer.activation(layer.up(self._before(layer.mlp_norm, x)))
+        return self._after(layer.mlp_norm, x, layer.down(inner))
+
+    def _before(self, norm: Norm, x: Tensor) -> Tensor:
+        return norm(x) if self.parts.norm_first else x
+
+    def _after(self, norm: Norm, x: Tensor, change: Tensor) -> Tensor:
+        return x + change if self.parts.norm_first else norm(x + change)
+
+    def _project(self, layer: Layer, memory: Tensor) -> Tensor:
+        """Keys and values (2, B, H, S, D/H) of ``memory`` (B, S, D)."""
+        images, positions, _ = memory.shape
+        projected = layer.memory_keys_values(memory).view(images, positions, 2, self.parts.heads, -1)
+        return projected.permute(2, 0, 3, 1, 4).to(self.memory_dtype).contiguous()
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Attention without a mask, (B, H, T, D/H)."""
+    if queries.dtype == torch.bfloat16 and queries.device.type == "cpu":
+        # The fused kernel converts bf16 on this processor, the product multiplies it: half the time for few queries.
+        shares = ((queries * scale) @ keys.transpose(-1, -2)).softmax(dim=-1)
+        return shares @ values
+    return scaled_dot_product_attention(queries, keys, values, scale=scale)
+
+
+def append(state: DecodeState, ids: Tensor) -> Tensor:
+    """``FusedDecoder.append`` of the decoder that began ``state``."""
+    decoder: FusedDecoder = state.extra["decoder"]
+    return decoder.append(state, ids)
+
+
+def merge(states: Sequence[DecodeState]) -> DecodeState:
+    """One state with the images of all ``states`` in order, which one decoder began and have equally many rows per
+    image."""
+    memory = [torch.cat(parts, dim=1) for parts in zip(*(state.memory for state in states), strict=True)]
+    return DecodeState(memory, merge_rows([state.cache for state in states]), dict(states[0].extra))
+
+
+def keep(state: DecodeState, images: Tensor) -> None:
+    """Drop all images of ``state`` but ``images`` (B',), in that order."""
+    state.memory = [keys_values.index_select(1, images) for keys_values in state.memory]
+    state.cache.keep(images)
