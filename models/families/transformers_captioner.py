@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +17,7 @@ from models.families.base import CardMaker, TorchCaptioner, tidy
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
+from models.rows import cat_left_padded, keep_rows, leading_padding, rows_of
 
 
 class TransformersCaptioner(TorchCaptioner, ABC):
@@ -26,7 +27,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     resampling, and torchvision's differs enough to change captions.
     """
 
-    capabilities = frozenset({"prompt"})
+    capabilities = frozenset({"prompt", "joining"})
     model_class: ClassVar[type[PreTrainedModel]]
     model_type: ClassVar[str]
     pad_id: int
@@ -118,6 +119,35 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         state.cache.self_attention_cache.batch_select_indices(rows)  # keys and values of the memory stay one per image
         if "mask" in state.extra:
             state.extra["mask"] = state.extra["mask"][rows]
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        memory = torch.cat([state.memory for state in states])
+        caches = [state.cache for state in states]
+        merged = DecodeState(
+            memory,
+            EncoderDecoderCache(
+                _merged([cache.self_attention_cache for cache in caches]),
+                _merged([cache.cross_attention_cache for cache in caches]),
+            ),
+        )
+        masks = [_mask(state) for state in states]
+        if len({mask.shape[1] for mask in masks}) > 1 or any("mask" in state.extra for state in states):
+            merged.extra["mask"] = cat_left_padded(masks, 0)
+        return merged
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        mask = _mask(state)
+        rows = rows_of(images, len(mask) // len(state.memory))
+        mask = mask[rows]
+        skipped = leading_padding(mask > 0)
+        for layer in state.cache.self_attention_cache.layers:
+            layer.keys, layer.values = (
+                keep_rows(tensor, rows)[:, :, skipped:] for tensor in (layer.keys, layer.values)
+            )
+        for layer in state.cache.cross_attention_cache.layers:
+            layer.keys, layer.values = (keep_rows(tensor, images) for tensor in (layer.keys, layer.values))
+        state.memory = state.memory[images]
+        state.extra = {} if bool(mask[:, skipped:].all()) else {"mask": mask[:, skipped:]}
 
     def _append(self, state: DecodeState, ids: Tensor) -> Tensor:
         """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the cache."""
@@ -221,3 +251,24 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         if made != self.image_size_px:
             detail = f"the image processor of {source} makes {made} pixels, its encoder takes {self.image_size_px}"
             raise CheckpointError("bad_config", detail)
+
+
+def _mask(state: DecodeState) -> Tensor:
+    """(R, columns so far), 1 where a token stands."""
+    mask: Tensor | None = state.extra.get("mask")
+    if mask is not None:
+        return mask
+    keys = state.cache.self_attention_cache.layers[0].keys  # (R, H, columns, D/H)
+    return torch.ones(keys.shape[0], keys.shape[2], dtype=torch.long, device=keys.device)
+
+
+def _merged(caches: Sequence[DynamicCache]) -> DynamicCache:
+    """The rows of all caches, (N, H, columns, D/H) in each layer, the shorter ones padded on the left."""
+    merged = DynamicCache()
+    for number, layers in enumerate(zip(*(cache.layers for cache in caches), strict=True)):
+        merged.update(
+            cat_left_padded([layer.keys for layer in layers], 0.0, dim=-2),
+            cat_left_padded([layer.values for layer in layers], 0.0, dim=-2),
+            number,
+        )
+    return merged
