@@ -16,9 +16,7 @@ def needs_history(options: SharedOptions) -> bool:
     return options.repetition_penalty != 1.0 or options.no_repeat_ngram > 0
 
 
-def process(
-    scores: Tensor, history: Tensor, generated: Tensor | int, end_id: int, options: SharedOptions
-) -> Tensor:
+def process(scores: Tensor, history: Tensor, generated: Tensor | int, end_id: int, options: SharedOptions) -> Tensor:
     """Scores (R, V) that respect ``options``, where the last ``generated`` tokens, (R,) or of all rows, of ``history``
     (R, L) are the caption's. The scores themselves are returned where nothing changes."""
     given = scores

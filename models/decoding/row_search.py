@@ -55,7 +55,9 @@ class RowSearch:
         columns = (self._history, self._steps, self._lengths, self._ended, self._logprobs)
         flat = [
             _hypothesis(history[len(history) - steps :], length, ended, total)
-            for history, steps, length, ended, total in zip(*(column[chosen].tolist() for column in columns), strict=True)
+            for history, steps, length, ended, total in zip(
+                *(column[chosen].tolist() for column in columns), strict=True
+            )
         ]
         found = [flat[i : i + count] for i in range(0, len(flat), count)]
         return [sorted(image, key=lambda hypothesis: -hypothesis.score) for image in found]

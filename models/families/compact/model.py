@@ -11,6 +11,7 @@ from models.families.compact.transformer import DecoderLayer, EncoderLayer
 from models.families.compact.vision import GridEncoder
 from models.interfaces import TeacherForced
 
+
 class CompactModel(nn.Module):
     """Next-token logits of a caption given a picture.
 
