@@ -90,7 +90,7 @@ def test_merging_as_declared(captioner: Any) -> None:
         None,
         {"name": "greedy"},
         {"name": "diverse_beam", "options": {"beams": 12, "groups": 3}},
-        {"name": "sample", "options": {"top_p": 0.9}, "guidance": 1.5},
+        {"name": "sample", "guidance": 1.5},  # without top_p: drift of 1e-6 may change who is the last of a thousand
     ],
 )
 def test_the_bundled_model_captions_alike_whoever_joins(raw: dict[str, Any] | None) -> None:
