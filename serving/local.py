@@ -107,9 +107,7 @@ def _deploy(args: AppArgs, host: str, port: int) -> None:
     listen = ListenArgs(host=host, port=port)
     serve.start(proxy_location="Disabled", logging_config=quiet)
     try:
-        serve.run(
-            build_app(args.model_copy(update={"listen": listen})), name=_APP, route_prefix="/", logging_config=quiet
-        )
+        serve.run(build_app(args.model_copy(update={"listen": listen})), name=_APP, route_prefix="/", logging_config=quiet)
     except RuntimeError as error:
         raise OverloadedError("unavailable", f"the server did not start: {_reason() or error}") from error
 
