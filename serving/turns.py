@@ -97,6 +97,7 @@ class Turn(Generic[P, R]):
         for number in gone:
             late = OverloadedError("deadline_exceeded", "nobody waited for it any more")
             self._release(number).future.set_exception(late)
+        self._done += len(gone)  # they took their part of the time
         return gone
 
     def finish(self, number: int, result: R) -> None:
