@@ -107,9 +107,7 @@ class CaptionPipeline:
                 if session.takes_more and (asks := company.joining(session.images)):
                     session.add(asks)
         captions = [found.get(number, []) for number in range(count)]
-        return PipelineResult(
-            captions, {"encode": encode_ms, "decode": session.decode_ms, "score": session.score_ms}
-        )
+        return PipelineResult(captions, {"encode": encode_ms, "decode": session.decode_ms, "score": session.score_ms})
 
     def score(self, images: Sequence[Image], captions: Sequence[Sequence[str]]) -> list[list[float]]:
         """CLIPScores of given captions of each image.

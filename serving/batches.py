@@ -137,9 +137,7 @@ class BatchRunner:
 class _Company:
     """The images of a turn as a pipeline asks for them (``models.caption_session.Company``)."""
 
-    def __init__(
-        self, turn: Turn[Payload, Outcome], number: int, reporter: Reporter, labels: tuple[str, str]
-    ) -> None:
+    def __init__(self, turn: Turn[Payload, Outcome], number: int, reporter: Reporter, labels: tuple[str, str]) -> None:
         self._turn, self._number, self._reporter, self._labels = turn, number, reporter, labels
         self._parts: set[int] = set()
         self._scored_ms = self._decode_ms = 0.0

@@ -176,9 +176,7 @@ class Engine:
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
-            asks = [
-                _Ask(data, key, rows, lambda image: _payload(image, pipeline, strategy, score)) for data in images
-            ]
+            asks = [_Ask(data, key, rows, lambda image: _payload(image, pipeline, strategy, score)) for data in images]
             return await self._answer(job, asks, accepted)
 
     def drain(self, timeout_s: float) -> bool:

@@ -52,11 +52,14 @@ class Scheduler(Generic[P, R]):
         largest_request: int = 1,
         target_pass_s: float = math.inf,
         run_turn: Callable[[Turn[P, R]], None] | None = None,
-        fewest_joining: int = 4,
+        fewest_joining: int = 8,
         timer: Callable[[], float] = time.monotonic,
         on_queue_change: Callable[[int], None] = lambda _images: None,
     ) -> None:
-        self._run_turn = run_turn or partial(_all_at_once, run_batch)
+        if run_turn is None:
+            assert run_batch is not None
+            run_turn = partial(_all_at_once, run_batch)
+        self._run_turn = run_turn
         self._target_pass_s = target_pass_s
         self._fewest_joining = fewest_joining
         self._max_batch_images = max_batch_images

@@ -13,6 +13,7 @@ from models.decoding import parse_decode
 from models.errors import OverloadedError, RequestError, UnknownNameError
 from serving import metrics
 from serving.args import AppArgs, Limits
+from serving.batches import Pass, stages_ms
 from serving.engine import Engine
 from serving.messages import CaptionJob, Failure, ScoreJob
 from serving.model_pool import LoadedModel
@@ -118,6 +119,14 @@ def test_times_are_told() -> None:
         assert timing.queue >= 0 and timing.encode > 0 and timing.decode > 0 and timing.score == 0
 
     run(GatedPipeline(), scenario)
+
+
+def test_times_of_images_that_shared_a_pass_count_once() -> None:
+    shared = [Pass(encode=8, decode=5, turn=1), Pass(encode=8, decode=9, turn=1)]
+    joined = Pass(encode=3, decode=2, score=4, turn=1, part=1)
+    other = [Pass(encode=1, decode=1, score=2, turn=2), Pass(encode=1, decode=1, score=2, turn=2)]
+    assert stages_ms([*shared, joined, *other]) == Pass(encode=12, decode=10, score=6)
+    assert stages_ms([]) == Pass()
 
 
 def test_too_many_waiting_images_are_refused_and_the_waiting_ones_answered() -> None:
