@@ -298,14 +298,14 @@ def test_an_answered_request_leaves_nothing_in_memory() -> None:
     """Without the garbage collector's help: pictures and mixes are too large to wait for it."""
     pipeline = GatedPipeline()
     opened: list[weakref.ref[Any]] = []
-    caption = pipeline.caption
+    preprocess = pipeline.captioner.preprocess
 
-    def watched(images: Any, *arguments: Any, **options: Any) -> Any:
-        opened.extend(map(weakref.ref, images))
-        return caption(images, *arguments, **options)
+    def watched(image: Any) -> Any:
+        opened.append(weakref.ref(image))
+        return preprocess(image)
 
     async def scenario(engine: Engine) -> None:
-        pipeline.caption = watched  # type: ignore[method-assign]
+        pipeline.captioner.preprocess = watched  # type: ignore[method-assign]
         gc.disable()
         try:
             await engine.caption(job(*pictures(3)))
