@@ -54,14 +54,17 @@ class BeamGroup:
 
     def _candidates(self, raw: Tensor, processed: Tensor, choice: Tensor, steps: Tensor) -> tuple[Beams, Tensor]:
         """The best 2K continuations of each image and the beams (B, 2K) they continue."""
-        vocab = choice.shape[-1]
-        totals = choice + self.running.score.unsqueeze(-1)  # (B, K, V)
-        score, flat = totals.flatten(1).topk(min(2 * self._beams, totals[0].numel()))
-        parents = flat // vocab
+        wanted = 2 * self._beams
+        # No more of one beam can be among the best: what is left is small, and the beams' totals are added to that only.
+        gain, token = choice.topk(min(wanted, choice.shape[-1]))  # (B, K, 2K)
+        totals = (gain + self.running.score.unsqueeze(-1)).flatten(1)
+        score, place = totals.topk(min(wanted, totals.shape[1]))
+        parents, tokens = place // gain.shape[-1], token.flatten(1).gather(1, place)
         chosen = self.running.gather(parents)
+        flat = parents * choice.shape[-1] + tokens
         gains = torch.stack((processed.flatten(1).gather(1, flat), raw.flatten(1).gather(1, flat)), dim=-1)
         sums = torch.cat((score.unsqueeze(-1), chosen.sums[..., 1:] + gains), dim=-1)
-        text = torch.cat((chosen.text, (flat % vocab).unsqueeze(-1)), dim=-1)
+        text = torch.cat((chosen.text, tokens.unsqueeze(-1)), dim=-1)
         return Beams(text, sums, (steps + 1).unsqueeze(1).expand(-1, flat.shape[1])), parents
 
     def _finish(self, candidates: Beams, stops: Tensor, norm: Tensor) -> None:
