@@ -55,7 +55,7 @@ class BeamGroup:
     def _candidates(self, raw: Tensor, processed: Tensor, choice: Tensor, steps: Tensor) -> tuple[Beams, Tensor]:
         """The best 2K continuations of each image and the beams (B, 2K) they continue."""
         wanted = 2 * self._beams
-        # No more of one beam can be among the best: what is left is small, and the beams' totals are added to that only.
+        # No more of one beam can be among the best, so the beams' totals are added to these few only.
         gain, token = choice.topk(min(wanted, choice.shape[-1]))  # (B, K, 2K)
         totals = (gain + self.running.score.unsqueeze(-1)).flatten(1)
         score, place = totals.topk(min(wanted, totals.shape[1]))

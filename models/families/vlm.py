@@ -105,7 +105,7 @@ class VlmCaptioner(TorchCaptioner):
         raise RequestError("unsupported_option", "models of the family 'vlm' decode batch by batch")
 
     def keep(self, state: DecodeState, images: Tensor) -> None:
-        self.reorder(state, rows_of(images, state.cache.layers[0].keys.shape[0] // len(state.memory)))
+        self.reorder(state, rows_of(images, state.extra["attention_mask"].shape[-2] // len(state.memory)))
         state.memory = state.memory[images]
 
     def forward_teacher(
