@@ -6,6 +6,7 @@ R = B*K rows with the rows of one image adjacent, T tokens, S memory positions, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -76,7 +77,7 @@ class Captioner(Protocol):
     family: ClassVar[str]
     capabilities: frozenset[str]
     """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture), ``packing`` (a row
-    of the teacher-forced pass may hold several captions)."""
+    of the teacher-forced pass may hold several captions), ``joining`` (states can be merged between steps)."""
     vocab_size: int
     start_id: int
     end_id: int
@@ -101,6 +102,15 @@ class Captioner(Protocol):
     def reorder(self, state: DecodeState, rows: torch.Tensor) -> None:
         """Replace row r by the old row ``rows[r]``; ``rows`` (R',) may be longer than R to widen the rows of each
         image, and always keeps the rows of one image adjacent and as many for each. The memory stays as it is."""
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        """One state with the images of all ``states`` in order, which have equally many rows per image and may have
+        been advanced by different numbers of steps: every row goes on as it would have gone on by itself. The states
+        given must not be used any more. Only of families that can do ``joining``, else ``unsupported_option``."""
+
+    def keep(self, state: DecodeState, images: torch.Tensor) -> None:
+        """Drop all images of ``state`` but ``images`` (B',), which are in that order from now on: their memory, their
+        rows, and what was held only to line them up with others. At least one image stays."""
 
     def forward_teacher(
         self,

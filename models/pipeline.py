@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from PIL.Image import Image
 
+from models.caption_session import Ask, CaptionSession, Company
 from models.card import ArithmeticCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
-from models.decoding.loop import decode
 from models.decoding.strategy import Strategy
 from models.device import pick_device, pick_dtype
 from models.errors import RequestError
 from models.families import FAMILIES
-from models.interfaces import Caption, Captioner, Hypothesis
+from models.interfaces import Caption, Captioner
 from models.lookup import resolve
 
 if TYPE_CHECKING:
@@ -72,6 +69,8 @@ class CaptionPipeline:
         prompts: list[str] | None = None,
         score: bool | Sequence[bool] = False,
         rerank: bool = False,
+        pixels: Sequence[torch.Tensor | None] | None = None,
+        company: Company | None = None,
     ) -> PipelineResult:
         """Captions of RGB pictures, in order.
 
@@ -79,39 +78,36 @@ class CaptionPipeline:
             seeds: one per image, for ``sample``; None entries stand for the strategy's own seed.
             score: whether captions get a CLIPScore, for all or for each image.
             rerank: give those of all candidates that have the highest CLIPScore, in its order; all get one then.
+            pixels: what the captioner's ``preprocess`` makes of each image, where that is done already.
+            company: others that join between steps; it is also told what became of these images, as soon as each is
+                done. The result holds these images only, without captions for those that left.
 
         Raises:
             RequestError: ``invalid_request`` or ``unsupported_option`` for what the strategy, the captioner or a
                 pipeline without a scorer cannot do.
         """
-        wanted = [score or rerank] * len(images) if isinstance(score, bool) else [one or rerank for one in score]
+        count = len(images)
+        wanted = [score or rerank] * count if isinstance(score, bool) else [one or rerank for one in score]
         if any(wanted) and self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
-        strategy.rows(num_captions)  # refuses more captions than the strategy can give
-        kept, num_captions = num_captions, strategy.candidates(num_captions) if rerank else num_captions
-        timing: dict[str, float] = {"score": 0.0}
+        session = CaptionSession(self, strategy, num_captions=num_captions, rerank=rerank)
         if not images:
-            return PipelineResult([], timing)
-        with _timed(timing, "encode"):
-            pixels = torch.stack(self._preprocess(images))
-            memory = self.captioner.encode(pixels)
-        with _timed(timing, "decode"):
-            found = decode(
-                self.captioner,
-                memory,
-                strategy,
-                batch=len(images),
-                prompts=prompts,
-                num_captions=num_captions,
-                seeds=seeds,
-            )
-            captions = [[self._read(hypothesis) for hypothesis in hypotheses] for hypotheses in found]
-        if any(wanted):
-            with _timed(timing, "score"):
-                captions = self._with_scores(images, captions, wanted)
-        if rerank:
-            captions = [sorted(found, key=_clip_score, reverse=True)[:kept] for found in captions]
-        return PipelineResult(captions, timing)
+            return PipelineResult([], {"score": 0.0})
+        columns = (images, pixels or [None] * count, seeds or [None] * count, prompts or [""] * count, wanted)
+        encode_ms = session.add([Ask(*column) for column in zip(*columns, strict=True)])
+        found: dict[int, list[Caption]] = {}
+        while session.images:
+            for number, result in session.step().items():
+                if number < count:
+                    found[number] = list(result.captions)
+                if company is not None:
+                    company.done(number, result)
+            if company is not None:
+                session.drop(company.leaving())
+                if session.takes_more and (asks := company.joining(session.images)):
+                    session.add(asks)
+        captions = [found.get(number, []) for number in range(count)]
+        return PipelineResult(captions, {"encode": encode_ms, "decode": session.decode_ms, "score": session.score_ms})
 
     def score(self, images: Sequence[Image], captions: Sequence[Sequence[str]]) -> list[list[float]]:
         """CLIPScores of given captions of each image.
@@ -122,35 +118,6 @@ class CaptionPipeline:
         if self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
         return self.scorer.score(images, captions)
-
-    def _preprocess(self, images: Sequence[Image]) -> list[torch.Tensor]:
-        threads = min(len(images), torch.get_num_threads())
-        if threads == 1:
-            return [self.captioner.preprocess(image) for image in images]
-        with ThreadPoolExecutor(threads) as pool:  # resizing releases the GIL
-            return list(pool.map(self.captioner.preprocess, images))
-
-    def _read(self, hypothesis: Hypothesis) -> Caption:
-        ended = hypothesis.finish_reason == "stop"
-        return Caption(
-            text=self.captioner.detokenize(hypothesis.tokens),
-            logprob=hypothesis.logprob,
-            tokens=len(hypothesis.tokens) + ended,
-            finish_reason=hypothesis.finish_reason,
-        )
-
-    def _with_scores(
-        self, images: Sequence[Image], captions: list[list[Caption]], wanted: Sequence[bool]
-    ) -> list[list[Caption]]:
-        chosen = [i for i, yes in enumerate(wanted) if yes]
-        scores = self.score([images[i] for i in chosen], [[caption.text for caption in captions[i]] for i in chosen])
-        scored = list(captions)
-        for i, values in zip(chosen, scores, strict=True):
-            scored[i] = [
-                replace(caption, clip_score=value, scorer=self.scorer_id)
-                for caption, value in zip(captions[i], values, strict=True)
-            ]
-        return scored
 
 
 def load_captioner(
@@ -211,15 +178,3 @@ def load_pipeline(
 
         loaded = load_scorer(scorer, models_dir=models_dir, device=device)
     return CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=loaded)
-
-
-def _clip_score(caption: Caption) -> float:
-    assert caption.clip_score is not None
-    return caption.clip_score
-
-
-@contextmanager
-def _timed(timing_ms: dict[str, float], stage: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    timing_ms[stage] = (time.perf_counter() - began) * 1000

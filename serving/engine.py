@@ -17,7 +17,7 @@ from models.images import ImageLimits, load_image
 from models.pipeline import CaptionPipeline
 from serving import metrics
 from serving.args import AppArgs
-from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey
+from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey, stages_ms
 from serving.errors import public_error
 from serving.messages import (
     CaptionedImage,
@@ -34,9 +34,12 @@ from serving.pixel_budget import PixelBudget
 from serving.points import Point
 from serving.reports import Reporter
 from serving.results import below
-from serving.scheduler import Reservation, Scheduler, WorkItem
+from serving.scheduler import Reservation, Scheduler
+from serving.turns import WorkItem
 
 logger = logging.getLogger(__name__)
+
+_BYTES_OF_A_PIXEL = 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class _Ask:
     key: Hashable
     rows: int
     payload: Callable[[Image], Payload]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """One image on its way into the queue."""
+
+    payload: Payload
+    px: int
+    """What it takes of the memory for decoded pixels."""
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ class Engine:
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
         self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
-            BatchRunner(reporter),
+            run_turn=BatchRunner(reporter),
             max_queue_images=limits.max_queue_images,
             max_batch_images=args.max_batch_images,
             max_batch_rows=args.max_batch_rows,
@@ -163,10 +176,7 @@ class Engine:
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
-            asks = [
-                _Ask(data, key, rows, lambda image: Payload(image, pipeline, strategy, _seed(strategy), score))
-                for data in images
-            ]
+            asks = [_Ask(data, key, rows, lambda image: _payload(image, pipeline, strategy, score)) for data in images]
             return await self._answer(job, asks, accepted)
 
     def drain(self, timeout_s: float) -> bool:
@@ -196,19 +206,28 @@ class Engine:
         try:
             async with self._opening[model]:
                 loop = asyncio.get_running_loop()
-                loaded = await loop.run_in_executor(self._openers, load_image, data, self._image_limits)
-                px = loaded.image.width * loaded.image.height
-                await self._waiting_px.acquire(px, model)  # inside: nothing more is opened while there is no room
+                opened = await loop.run_in_executor(self._openers, self._open, ask, data)
+                await self._waiting_px.acquire(opened.px, model)  # inside: nothing is opened while there is no room
         except ImageError:
             accepted.room.release()
             raise
+        item = WorkItem[Payload, Outcome](ask.key, opened.payload, ask.rows, accepted.deadline, model)
         try:
-            item = WorkItem[Payload, Outcome](ask.key, ask.payload(loaded.image), ask.rows, accepted.deadline, model)
             done = await asyncio.wrap_future(accepted.room.submit(item))
+        except asyncio.CancelledError:
+            item.given_up.set()  # a future that runs cannot be cancelled
+            raise
         finally:
-            self._waiting_px.release(px, model)
+            self._waiting_px.release(opened.px, model)
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
-        return _Answer(done.value, done.wait_s, tuple(loaded.notes))
+        return _Answer(done.value, done.wait_s, opened.notes)
+
+    def _open(self, ask: _Ask, data: bytes) -> _Opened:
+        """For a thread of its own."""
+        loaded = load_image(data, self._image_limits)
+        payload = ask.payload(loaded.image)
+        prepared = 0 if payload.pixels is None else payload.pixels.nbytes // _BYTES_OF_A_PIXEL
+        return _Opened(payload, loaded.image.width * loaded.image.height + prepared, tuple(loaded.notes))
 
 
 def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
@@ -218,9 +237,10 @@ def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
     return below(job.min_clip_score, results)
 
 
-def _seed(strategy: Strategy) -> int:
-    """Always a number: in a batch of several requests, None would stand for the first one's seed."""
-    return random.getrandbits(63) if strategy.seed is None else strategy.seed
+def _payload(image: Image, pipeline: CaptionPipeline, strategy: Strategy, score: bool) -> Payload:
+    # Always a number: in a batch of several requests, None would stand for the first one's seed.
+    seed = random.getrandbits(63) if strategy.seed is None else strategy.seed
+    return Payload(image, pipeline, strategy, seed, score, pixels=pipeline.captioner.preprocess(image))
 
 
 def _require_scorer(pipeline: CaptionPipeline) -> None:
@@ -229,10 +249,6 @@ def _require_scorer(pipeline: CaptionPipeline) -> None:
 
 
 def _timing(answers: Sequence[_Answer]) -> Timing:
-    passes = {id(answer.outcome.timing): answer.outcome.timing for answer in answers}.values()
-    return Timing(
-        queue=max((answer.wait_s for answer in answers), default=0.0) * 1000,
-        encode=sum(shared.encode for shared in passes),
-        decode=sum(shared.decode for shared in passes),
-        score=sum(shared.score for shared in passes),
-    )
+    stages = stages_ms([answer.outcome.timing for answer in answers])
+    waited_s = max((answer.wait_s for answer in answers), default=0.0)
+    return Timing(queue=waited_s * 1000, encode=stages.encode, decode=stages.decode, score=stages.score)

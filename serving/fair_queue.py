@@ -26,6 +26,14 @@ class _Lane(Generic[Q]):
     turn: int = 0
     """The number of its last turn: of lanes that used as much, the one that waits longest is next."""
 
+    def take(self, key: Hashable, most: int) -> list[Q]:
+        taken: list[Q] = []
+        others: deque[Q] = deque()
+        for item in self.items:
+            (taken if item.key == key and len(taken) < most else others).append(item)
+        self.items = others
+        return taken
+
 
 class FairQueue(Generic[Q]):
     """Start-time fair queueing (Goyal, Vin and Cheng 1996) over lanes of equal weight: the next turn is that of the
@@ -72,13 +80,15 @@ class FairQueue(Generic[Q]):
         self._turns += 1
         lane.turn = self._turns
         head = lane.items[0]
-        most = room(head)
-        taken: list[Q] = []
-        others: deque[Q] = deque()
-        for item in lane.items:
-            (taken if item.key == head.key and len(taken) < most else others).append(item)
-        lane.items = others
-        return taken
+        return lane.take(head.key, room(head))
+
+    def take_alike(self, lane: str, key: Hashable, most: int) -> list[Q]:
+        """The oldest items of a key, at most ``most``, for a turn of their lane that is under way."""
+        return self._lanes[lane].take(key, most)
+
+    def count_alike(self, lane: str, key: Hashable) -> int:
+        """How many items of a key wait in its lane."""
+        return sum(item.key == key for item in self._lanes[lane].items)
 
     def charge(self, lane: str, seconds: float) -> None:
         """Count the time of a pass against the lane that it ran for."""

@@ -7,45 +7,22 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from functools import partial
+from typing import Generic, Self
 
 from models.errors import OverloadedError
 from serving.fair_queue import FairQueue
 from serving.pass_times import PassKind, PassTimes
 from serving.queue_room import QueueRoom
+from serving.turns import Done, P, R, Turn, WorkItem
+
+__all__ = ["Done", "Reservation", "Scheduler", "WorkItem"]
 
 logger = logging.getLogger(__name__)
-
-P = TypeVar("P")
-R = TypeVar("R")
 
 _LONGEST_RETRY_S = 60
 _FULL_SHARE = 1 / 8
 """A queue counts as full until this share of a lane's images has gone."""
-
-
-@dataclass(frozen=True)
-class Done(Generic[R]):
-    """The result of one image, and how long it waited for its batch, seconds."""
-
-    value: R
-    wait_s: float
-
-
-@dataclass(eq=False)
-class WorkItem(Generic[P, R]):
-    """One image of one request. Items of equal ``key`` may share a forward pass; ``rows`` is what one costs in it;
-    ``lane`` is the model, whatever its mix: those with equal keys are in one lane."""
-
-    key: Hashable
-    payload: P
-    rows: int = 1
-    deadline: float = float("inf")
-    """On the clock of ``time.monotonic``."""
-    lane: str = ""
-    future: "Future[Done[R]]" = field(default_factory=Future)
-    submitted: float = field(default_factory=time.monotonic)
 
 
 class Scheduler(Generic[P, R]):
@@ -54,6 +31,11 @@ class Scheduler(Generic[P, R]):
     exception fails its batch only, and a batch of several is then repeated item by item, so that one poisonous image
     fails alone.
 
+    ``run_turn``, where given, runs in place of ``run_batch``: it gets the turn itself, tells each result as soon as it
+    is there, and may ask between steps who joins. Images join for as long as others are under way, but only in the
+    first half of ``target_pass_s`` where somebody waits who cannot; fewer than ``fewest_joining`` at a time only where
+    they are as many as those under way.
+
     The queue counts images from ``reserve`` (when a request arrives) until their batch starts or they are given up.
     Every lane is sure of a share of it, beside which a request of ``largest_request`` images still fits. ``timer`` is
     the clock that passes are measured with.
@@ -61,7 +43,7 @@ class Scheduler(Generic[P, R]):
 
     def __init__(
         self,
-        run_batch: Callable[[Hashable, list[P]], Sequence[R]],
+        run_batch: Callable[[Hashable, list[P]], Sequence[R]] | None = None,
         *,
         max_queue_images: int,
         max_batch_images: int,
@@ -69,10 +51,17 @@ class Scheduler(Generic[P, R]):
         lanes: Sequence[str] = ("",),
         largest_request: int = 1,
         target_pass_s: float = math.inf,
+        run_turn: Callable[[Turn[P, R]], None] | None = None,
+        fewest_joining: int = 8,
         timer: Callable[[], float] = time.monotonic,
         on_queue_change: Callable[[int], None] = lambda _images: None,
     ) -> None:
-        self._run_batch = run_batch
+        if run_turn is None:
+            assert run_batch is not None
+            run_turn = partial(_all_at_once, run_batch)
+        self._run_turn = run_turn
+        self._target_pass_s = target_pass_s
+        self._fewest_joining = fewest_joining
         self._max_batch_images = max_batch_images
         self._max_batch_rows = max_batch_rows
         self._timer = timer
@@ -205,39 +194,60 @@ class Scheduler(Generic[P, R]):
                 self._room.give_back(picked[0].lane, len(picked))
                 self._running_images = len(picked)
                 self._notify()
-            batch = [item for item in picked if _start(item)]  # outside the lock: futures call back
+            batch = [item for item in picked if item.start()]  # outside the lock: futures call back
             if batch:
                 return batch
 
-    def _most(self, head: WorkItem[P, R]) -> int:
-        """Items of the pass that begins with ``head``."""
-        rows = max(1, head.rows)
-        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(_kind(head))))
+    def _most(self, work: WorkItem[P, R] | Turn[P, R]) -> int:
+        """Items of the pass that begins with an item, or that may be under way in a turn."""
+        rows = max(1, work.rows)
+        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(_kind(work))))
 
-    def _run(self, batch: list[WorkItem[P, R]]) -> None:
-        started, waited_until = self._timer(), time.monotonic()
+    def _run(self, batch: list[WorkItem[P, R]], *, joinable: bool = True) -> None:
+        turn = Turn(batch, self._timer, self._joining if joinable else None)
         try:
-            results = self._run_batch(batch[0].key, [item.payload for item in batch])
-            if len(results) != len(batch):
-                raise RuntimeError(f"{len(results)} results for a batch of {len(batch)}")
+            self._run_turn(turn)
+            if turn.under_way:
+                raise RuntimeError(f"{len(batch) - len(turn.under_way)} results for a batch of {len(batch)}")
         except Exception as error:
-            self._account(batch, self._timer() - started, failed=True)
-            if len(batch) == 1:
-                batch[0].future.set_exception(error)
+            with self._changed:
+                self._take_account(turn, failed=True)
+            lost = list(turn.under_way.values())
+            if turn.images == 1 and lost:
+                lost[0].future.set_exception(error)
                 return
-            logger.warning("a batch of %d failed (%r); its items run one by one", len(batch), error)
-            for item in batch:
-                self._run([item])
+            logger.warning("a batch of %d failed (%r); its items run one by one", len(lost), error)
+            del turn, batch
+            for item in lost:
+                self._run([item], joinable=False)
             return
-        self._account(batch, self._timer() - started)
-        for item, result in zip(batch, results, strict=True):
-            item.future.set_result(Done(result, waited_until - item.submitted))
-
-    def _account(self, batch: list[WorkItem[P, R]], seconds: float, *, failed: bool = False) -> None:
         with self._changed:
-            self._waiting.charge(batch[0].lane, seconds)
-            if not failed:
-                self._times.learn(_kind(batch[0]), len(batch), seconds)
+            self._take_account(turn)
+
+    def _joining(self, turn: Turn[P, R]) -> list[WorkItem[P, R]]:
+        """Who joins a turn now."""
+        under_way = len(turn.under_way)
+        with self._changed:
+            if turn.seconds > self._target_pass_s:  # a turn may go on as long as somebody joins
+                self._take_account(turn)
+            alike = self._waiting.count_alike(turn.lane, turn.key)
+            if not alike or (alike < len(self._waiting) and turn.age_s > self._target_pass_s / 2):
+                return []
+            most = min(self._most(turn) - under_way, alike)
+            if most < min(self._fewest_joining, under_way):
+                return []
+            picked = self._waiting.take_alike(turn.lane, turn.key, most)
+            self._room.give_back(turn.lane, len(picked))
+            self._running_images += len(picked)
+            self._notify()
+        return [item for item in picked if item.start()]  # outside the lock: futures call back
+
+    def _take_account(self, turn: Turn[P, R], *, failed: bool = False) -> None:
+        """Take in what the turn took since the last time, as if a pass of all that were under way at a time."""
+        seconds, done, most = turn.take_account()
+        self._waiting.charge(turn.lane, seconds)
+        if done and not failed:
+            self._times.learn(_kind(turn), most, seconds * most / done)
 
 
 class Reservation(Generic[P, R]):
@@ -273,16 +283,15 @@ class Reservation(Generic[P, R]):
         self.release(self._left)
 
 
-def _start(item: WorkItem[P, R]) -> bool:
-    """Whether the item is to be run: neither cancelled nor too late."""
-    if not item.future.set_running_or_notify_cancel():
-        return False
-    if time.monotonic() > item.deadline:
-        item.future.set_exception(OverloadedError("deadline_exceeded", "its turn came after the deadline"))
-        return False
-    return True
-
-
-def _kind(item: WorkItem[P, R]) -> PassKind:
+def _kind(work: WorkItem[P, R] | Turn[P, R]) -> PassKind:
     """Keys of one type with as many rows cost alike; a lane has too many keys to learn each."""
-    return PassKind(item.lane, type(item.key), item.rows)
+    return PassKind(work.lane, type(work.key), work.rows)
+
+
+def _all_at_once(run_batch: Callable[[Hashable, list[P]], Sequence[R]], turn: Turn[P, R]) -> None:
+    payloads = turn.payloads
+    results = run_batch(turn.key, payloads)
+    if len(results) != len(payloads):
+        raise RuntimeError(f"{len(results)} results for a batch of {len(payloads)}")
+    for number, result in enumerate(results):
+        turn.finish(number, result)

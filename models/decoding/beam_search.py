@@ -1,13 +1,16 @@
 """Beam search and diverse beam search: groups of beams that take their turns at every step."""
 
+from typing import Self
+
 import torch
 from torch import Tensor
 
 from models.decoding.beam_group import BeamGroup
 from models.decoding.options import SharedOptions
-from models.decoding.processors import process
+from models.decoding.processors import needs_history, process
 from models.decoding.strategy import Plan
 from models.interfaces import Hypothesis
+from models.rows import leading_padding
 
 
 class BeamSearch:
@@ -20,41 +23,56 @@ class BeamSearch:
         self, plan: Plan, options: SharedOptions, groups: list[BeamGroup], diversity_penalty: float = 0.0
     ) -> None:
         self._plan, self._options, self._groups, self._diversity_penalty = plan, options, groups, diversity_penalty
-        self._prompt = plan.prompt.repeat_interleave(plan.rows, dim=0)
-        self._step = 0
+        self._limits, self._steps = plan.limits, torch.zeros_like(plan.limits)  # (B,)
 
     def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        plan, beams = self._plan, self._plan.rows // len(self._groups)
-        shape = (plan.batch, len(self._groups), beams, plan.vocab_size)
+        plan, batch, beams = self._plan, len(self._steps), self._plan.rows // len(self._groups)
+        shape = (batch, len(self._groups), beams, plan.vocab_size)
         logprobs = logits.log_softmax(dim=-1)  # (R, V)
-        processed = process(logprobs, self._history(), self._step, plan.end_id, self._options).view(shape)
+        steps = self._steps.repeat_interleave(plan.rows)
+        processed = process(logprobs, self._history(), steps, plan.end_id, self._options).view(shape)
         raw = logprobs.view(shape)
-        taken = raw.new_zeros(plan.batch, plan.vocab_size)  # how many beams of earlier groups took each token
+        taken = raw.new_zeros(batch, plan.vocab_size)  # how many beams of earlier groups took each token
         tokens, parents = [], []
         for i, group in enumerate(self._groups):
             live = group.open.unsqueeze(1)  # (B, 1); a finished group no longer pushes the others
             penalty = self._diversity_penalty * taken if i else None
-            chosen, continued = group.advance(raw[:, i], processed[:, i], penalty, self._step)
+            chosen, continued = group.advance(raw[:, i], processed[:, i], penalty, self._steps, self._limits)
             continuing = live & (group.running.score > -torch.inf)
-            taken = taken.scatter_add(1, chosen, continuing.to(taken.dtype))
+            if i + 1 < len(self._groups):
+                taken = taken.scatter_add(1, chosen, continuing.to(taken.dtype))
             tokens.append(chosen)
             parents.append(continued + i * beams)
-        self._step += 1
-        first_row = torch.arange(plan.batch, device=logits.device).unsqueeze(1) * plan.rows
+        self._steps = self._steps + 1
+        first_row = torch.arange(batch, device=logits.device).unsqueeze(1) * plan.rows
         return torch.cat(tokens, dim=1).flatten(), (torch.cat(parents, dim=1) + first_row).flatten()
 
     def _history(self) -> Tensor:
-        """Prompt and caption so far of each row, (R, P + step)."""
-        generated = torch.cat([group.running.tokens[:, :, : self._step] for group in self._groups], dim=1)
-        return torch.cat((self._prompt, generated.flatten(0, 1)), dim=1)
+        """Prompt and caption so far of each row, (R, P + steps), where something looks at it."""
+        if not needs_history(self._options):
+            return self._steps.new_zeros(0, 0)
+        return torch.cat([group.running.text for group in self._groups], dim=1).flatten(0, 1)
 
     @property
-    def done(self) -> bool:
-        return not bool(torch.stack([group.open for group in self._groups]).any())
+    def open(self) -> Tensor:
+        return torch.stack([group.open for group in self._groups]).any(dim=0)
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        groups = [group.finished.hypotheses(self._plan.end_id) for group in self._groups]
-        return [merge_groups([group[image] for group in groups]) for image in range(self._plan.batch)]
+    def hypotheses(self, images: Tensor) -> list[list[Hypothesis]]:
+        groups = [group.finished.of(images).hypotheses(self._plan.end_id) for group in self._groups]
+        return [merge_groups([group[image] for group in groups]) for image in range(len(images))]
+
+    def join(self, other: Self) -> None:
+        for own, joining in zip(self._groups, other._groups, strict=True):
+            own.join(joining)
+        self._limits = torch.cat((self._limits, other._limits))
+        self._steps = torch.cat((self._steps, other._steps))
+
+    def keep(self, images: Tensor) -> None:
+        self._limits, self._steps = self._limits[images], self._steps[images]
+        texts = torch.cat([group.running.text[images] for group in self._groups], dim=1)
+        skipped = leading_padding(texts.flatten(0, 1) != self._plan.vocab_size)
+        for group in self._groups:
+            group.keep(images, skipped)
 
 
 def merge_groups(groups: list[list[Hypothesis]]) -> list[Hypothesis]:

@@ -21,4 +21,4 @@ class Greedy(Strategy):
     def begin(self, plan: Plan) -> Search:
         from models.decoding.row_search import RowSearch  # deferred: loads torch
 
-        return RowSearch(plan, self.options, lambda scores, step: scores.argmax(dim=-1))
+        return RowSearch(plan, self.options, lambda scores, _numbers: scores.argmax(dim=-1))

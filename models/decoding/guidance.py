@@ -2,27 +2,48 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from models.interfaces import Captioner
+from models.interfaces import Captioner, DecodeState
 
 
 class GuidedRows:
-    """The rows of one decoding call, each decoded with its picture and, where there is guidance, without it too.
+    """The rows of one decoding session, each decoded with its picture and, where there is guidance, without it too.
 
     Guidance 1 is the captioner's own distribution: no null memory is asked for and nothing runs twice.
     """
 
-    def __init__(self, captioner: Captioner, guidance: float, batch: int) -> None:
-        """Raises RequestError: ``unsupported_option`` for guidance of a captioner that has no null memory."""
+    def __init__(self, captioner: Captioner, guidance: float) -> None:
         self._captioner, self._guidance = captioner, guidance
-        self._null_memories = [] if guidance == 1.0 else [captioner.null_memory(batch)]
+        self._states: list[DecodeState] = []
 
-    def start(self, memory: Any, prompts: list[str] | None) -> Tensor:
-        """fp32 logits (B, V) of the first token, one row per image."""
-        begun = [self._captioner.start(memory, prompts) for memory in (memory, *self._null_memories)]
-        self._states = [state for state, _ in begun]
-        return self._guided(*(logits for _, logits in begun))
+    def add(self, memory: Any, prompts: list[str] | None, *, batch: int, rows: int) -> Tensor:
+        """fp32 logits (B*K, V) of the first token of ``batch`` B further images with ``rows`` K equal rows each, which
+        stand behind the others from now on.
+
+        Raises RequestError: ``unsupported_option`` for guidance of a captioner that has no null memory.
+        """
+        memories = [memory] if self._guidance == 1.0 else [memory, self._captioner.null_memory(batch)]
+        begun = [self._captioner.start(each, prompts) for each in memories]
+        logits = self._guided(*(logits for _, logits in begun))
+        if rows > 1:
+            widened = torch.arange(batch, device=logits.device).repeat_interleave(rows)
+            for state, _ in begun:
+                self._captioner.reorder(state, widened)
+            logits = logits[widened]
+        states = [state for state, _ in begun]
+        if self._states:
+            states = [self._captioner.merge(both) for both in zip(self._states, states, strict=True)]
+        self._states = states
+        return logits
+
+    def keep(self, images: Tensor) -> None:
+        """Drop all images but these, as ``Captioner.keep`` does; all of them where there are none."""
+        if not len(images):
+            self._states = []
+        for state in self._states:
+            self._captioner.keep(state, images)
 
     def reorder(self, rows: Tensor) -> None:
         """Replace row r by the old row ``rows[r]``, as ``Captioner.reorder`` does."""

@@ -15,10 +15,10 @@ def sample_search(plan: Plan, options: SharedOptions, temperature: float, top_k:
     draws = np.stack([uniforms(seed, caption, steps) for seed in plan.seeds for caption in range(plan.rows)])
     numbers = torch.from_numpy(draws).to(plan.limits.device)  # (R, steps), fp64
 
-    def choose(scores: Tensor, step: int) -> Tensor:
-        return draw(keep_top_p(keep_top_k(scores / temperature, top_k), top_p), numbers[:, step])
+    def choose(scores: Tensor, drawn: Tensor) -> Tensor:
+        return draw(keep_top_p(keep_top_k(scores / temperature, top_k), top_p), drawn)
 
-    return RowSearch(plan, options, choose)
+    return RowSearch(plan, options, choose, numbers)
 
 
 def uniforms(seed: int, caption: int, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from models.decoding.options import SharedOptions
 from models.errors import RequestError
@@ -19,9 +19,8 @@ _FEWEST_CANDIDATES = 5
 
 @dataclass(frozen=True)
 class Plan:
-    """What a search must know about the captioner and the images before the first step."""
+    """What a search must know about the captioner and its B images before the first step."""
 
-    batch: int
     rows: int
     """K rows of each image."""
     vocab_size: int
@@ -35,17 +34,24 @@ class Plan:
 
 
 class Search(Protocol):
-    """The state of one decoding call. The loop alternates ``advance`` and a step of the captioner until ``done``."""
+    """The state of the search over some images. The session alternates ``advance`` and a step of the captioner; images
+    may join and leave between steps, each counts its own."""
 
     def advance(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Next tokens (R,) and the rows (R,) that they continue, None for "each its own", from fp32 logits (R, V)."""
 
     @property
-    def done(self) -> bool:
-        """Whether no image can get a better caption any more."""
+    def open(self) -> torch.Tensor:
+        """(B,) whether the image can still get a better caption. One that cannot must leave before the next step."""
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """All finished captions of each image, best first."""
+    def hypotheses(self, images: torch.Tensor) -> list[list[Hypothesis]]:
+        """All finished captions of each of ``images`` (M,), best first."""
+
+    def join(self, other: Self) -> None:
+        """Take in the images of another search of the same strategy, behind the own."""
+
+    def keep(self, images: torch.Tensor) -> None:
+        """Drop all images but ``images`` (M,), which are in that order from now on."""
 
 
 class Strategy(ABC):

@@ -1,5 +1,6 @@
 """A captioner without weights: the same picture always gets the same words. It drives contract and load tests."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 from zlib import crc32
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from models.errors import RequestError
 from models.interfaces import DecodeState, TeacherForced
+from models.rows import rows_of
 
 _SLOTS = (
     "a one this some any that every another".split(),
@@ -32,7 +34,7 @@ class FakeCaptioner:
     """
 
     family: ClassVar[str] = "fake"
-    capabilities = frozenset({"prompt"})
+    capabilities = frozenset({"prompt", "joining"})
     vocab_size = _FIRST_WORD + len(_WORDS)
     start_id = _START
     end_id = _END
@@ -80,6 +82,14 @@ class FakeCaptioner:
 
     def reorder(self, state: DecodeState, rows: Tensor) -> None:
         state.cache = state.cache[rows]
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        memories, caches = zip(*((state.memory, state.cache) for state in states), strict=True)
+        return DecodeState(torch.cat(memories), torch.cat(caches))
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        state.cache = state.cache[rows_of(images, len(state.cache) // len(state.memory))]
+        state.memory = state.memory[images]
 
     def forward_teacher(
         self,

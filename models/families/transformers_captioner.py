@@ -23,6 +23,7 @@ from models.families.fused.rows import Rows
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
 from models.interfaces import DecodeState, TeacherForced
+from models.rows import cat_left_padded, keep_rows, leading_padding, rows_of
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     asked for, while training, and with ``fused = False``. The two give the same fp32 captions.
     """
 
-    capabilities = frozenset({"prompt"})
+    capabilities = frozenset({"prompt", "joining"})
     model_class: ClassVar[type[PreTrainedModel]]
     model_type: ClassVar[str]
     pad_id: int
@@ -150,17 +151,38 @@ class TransformersCaptioner(TorchCaptioner, ABC):
             state.extra["mask"] = state.extra["mask"][rows]
 
     def merge(self, states: Sequence[DecodeState]) -> DecodeState:
-        """One state with the images of all ``states`` in order, which have equally many rows per image and may have
-        been advanced by different numbers of steps."""
         if all(isinstance(state.cache, Rows) for state in states):
             return fused_decoding.merge(states)
-        raise NotImplementedError("states of the modules of transformers cannot be merged")
+        memory = torch.cat([state.memory for state in states])
+        caches = [state.cache for state in states]
+        merged = DecodeState(
+            memory,
+            EncoderDecoderCache(
+                _merged([cache.self_attention_cache for cache in caches]),
+                _merged([cache.cross_attention_cache for cache in caches]),
+            ),
+        )
+        masks = [_mask(state) for state in states]
+        if len({mask.shape[1] for mask in masks}) > 1 or any("mask" in state.extra for state in states):
+            merged.extra["mask"] = cat_left_padded(masks, 0)
+        return merged
 
     def keep(self, state: DecodeState, images: Tensor) -> None:
-        """Drop all images of ``state`` but ``images`` (B',), in that order."""
-        if not isinstance(state.cache, Rows):
-            raise NotImplementedError("states of the modules of transformers cannot drop images")
-        fused_decoding.keep(state, images)
+        if isinstance(state.cache, Rows):
+            fused_decoding.keep(state, images)
+            return
+        mask = _mask(state)
+        rows = rows_of(images, len(mask) // len(state.memory))
+        mask = mask[rows]
+        skipped = leading_padding(mask > 0)
+        for layer in state.cache.self_attention_cache.layers:
+            layer.keys, layer.values = (
+                keep_rows(tensor, rows)[:, :, skipped:] for tensor in (layer.keys, layer.values)
+            )
+        for layer in state.cache.cross_attention_cache.layers:
+            layer.keys, layer.values = (keep_rows(tensor, images) for tensor in (layer.keys, layer.values))
+        state.memory = state.memory[images]
+        state.extra = {} if bool(mask[:, skipped:].all()) else {"mask": mask[:, skipped:]}
 
     def train(self, mode: bool = True) -> Self:
         if mode:
@@ -281,3 +303,24 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         if made != self.image_size_px:
             detail = f"the image processor of {source} makes {made} pixels, its encoder takes {self.image_size_px}"
             raise CheckpointError("bad_config", detail)
+
+
+def _mask(state: DecodeState) -> Tensor:
+    """(R, columns so far), 1 where a token stands."""
+    mask: Tensor | None = state.extra.get("mask")
+    if mask is not None:
+        return mask
+    keys = state.cache.self_attention_cache.layers[0].keys  # (R, H, columns, D/H)
+    return torch.ones(keys.shape[0], keys.shape[2], dtype=torch.long, device=keys.device)
+
+
+def _merged(caches: Sequence[DynamicCache]) -> DynamicCache:
+    """The rows of all caches, (N, H, columns, D/H) in each layer, the shorter ones padded on the left."""
+    merged = DynamicCache()
+    for number, layers in enumerate(zip(*(cache.layers for cache in caches), strict=True)):
+        merged.update(
+            cat_left_padded([layer.keys for layer in layers], 0.0, dim=-2),
+            cat_left_padded([layer.values for layer in layers], 0.0, dim=-2),
+            number,
+        )
+    return merged

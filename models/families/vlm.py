@@ -17,6 +17,7 @@ from models.families.hub import load_config, load_model, load_processor, save_in
 from models.families.instruction_prompt import DEFAULT_INSTRUCTION, InstructionPrompt
 from models.families.picture_canvas import LONGEST_SIDE_PX, from_canvas, to_canvas
 from models.interfaces import DecodeState, TeacherForced
+from models.rows import rows_of
 
 _NO_LIMIT = 2**15
 
@@ -98,6 +99,14 @@ class VlmCaptioner(TorchCaptioner):
     def reorder(self, state: DecodeState, rows: Tensor) -> None:
         state.cache.reorder_cache(rows)
         state.extra = {name: value.index_select(-2, rows) for name, value in state.extra.items()}  # (..., R, columns)
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        """Nothing: ``unsupported_option``. Positions and caches of these architectures are theirs to line up."""
+        raise RequestError("unsupported_option", "models of the family 'vlm' decode batch by batch")
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        self.reorder(state, rows_of(images, state.extra["attention_mask"].shape[-2] // len(state.memory)))
+        state.memory = state.memory[images]
 
     def forward_teacher(
         self,

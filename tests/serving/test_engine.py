@@ -13,6 +13,7 @@ from models.decoding import parse_decode
 from models.errors import OverloadedError, RequestError, UnknownNameError
 from serving import metrics
 from serving.args import AppArgs, Limits
+from serving.batches import Pass, stages_ms
 from serving.engine import Engine
 from serving.messages import CaptionJob, Failure, ScoreJob
 from serving.model_pool import LoadedModel
@@ -73,7 +74,7 @@ def test_images_of_several_requests_share_a_pass_and_keep_their_captions() -> No
         assert (await first).results[0] == alone[0]
         assert [list((await task).results) for task in others[:2]] == [[alone[1], alone[2]], [alone[1], alone[3]]]
         found = (await others[2]).results
-        assert pipeline.batches == [1, 4, 2]
+        assert pipeline.batches == [1, 2]  # four joined the first image between its steps
         assert found[0] == (await engine.caption(job(images[4], strategy=GREEDY))).results[0]
 
     run(pipeline, scenario)
@@ -118,6 +119,14 @@ def test_times_are_told() -> None:
         assert timing.queue >= 0 and timing.encode > 0 and timing.decode > 0 and timing.score == 0
 
     run(GatedPipeline(), scenario)
+
+
+def test_times_of_images_that_shared_a_pass_count_once() -> None:
+    shared = [Pass(encode=8, decode=5, turn=1), Pass(encode=8, decode=9, turn=1)]
+    joined = Pass(encode=3, decode=2, score=4, turn=1, part=1)
+    other = [Pass(encode=1, decode=1, score=2, turn=2), Pass(encode=1, decode=1, score=2, turn=2)]
+    assert stages_ms([*shared, joined, *other]) == Pass(encode=12, decode=10, score=6)
+    assert stages_ms([]) == Pass()
 
 
 def test_too_many_waiting_images_are_refused_and_the_waiting_ones_answered() -> None:
@@ -289,14 +298,14 @@ def test_an_answered_request_leaves_nothing_in_memory() -> None:
     """Without the garbage collector's help: pictures and mixes are too large to wait for it."""
     pipeline = GatedPipeline()
     opened: list[weakref.ref[Any]] = []
-    caption = pipeline.caption
+    preprocess = pipeline.captioner.preprocess
 
-    def watched(images: Any, *arguments: Any, **options: Any) -> Any:
-        opened.extend(map(weakref.ref, images))
-        return caption(images, *arguments, **options)
+    def watched(image: Any) -> Any:
+        opened.append(weakref.ref(image))
+        return preprocess(image)
 
     async def scenario(engine: Engine) -> None:
-        pipeline.caption = watched  # type: ignore[method-assign]
+        pipeline.captioner.preprocess = watched  # type: ignore[method-assign]
         gc.disable()
         try:
             await engine.caption(job(*pictures(3)))

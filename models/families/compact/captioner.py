@@ -1,6 +1,6 @@
 """A compact model as a ``models.interfaces.Captioner``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,9 +18,11 @@ from models.errors import CheckpointError, RequestError
 from models.families.base import CardMaker, TorchCaptioner
 from models.families.compact.config import CompactConfig
 from models.families.compact.model import CompactModel
+from models.families.compact.step_cache import StepCache, cat_pairs
 from models.families.compact.text import join_words
 from models.interfaces import DecodeState, TeacherForced
 from models.mixing.loading import read_weights
+from models.rows import keep_rows
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -32,7 +34,7 @@ class CompactCaptioner(TorchCaptioner):
     """Captions of pictures squashed to a square; the part ``vision`` can be shared between checkpoints."""
 
     family: ClassVar[str] = "compact"
-    capabilities = frozenset({"null_memory", "packing"})
+    capabilities = frozenset({"null_memory", "packing", "joining"})
 
     def __init__(self, config: CompactConfig, tokenizer: Tokenizer, dropout: float = 0.0) -> None:
         super().__init__()
@@ -155,19 +157,25 @@ class CompactCaptioner(TorchCaptioner):
     def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
         if prompts and any(prompts):
             raise RequestError("unsupported_option", "models of the family 'compact' take no prompt")
-        state = DecodeState(
-            memory=self.model.memory_keys_values(memory), cache=[None] * self.config.decoder_layers, extra={"length": 0}
-        )
+        keys_values = self.model.step_memory(memory)
+        state = DecodeState(memory=keys_values, cache=StepCache(keys_values))
         start = torch.full((memory.shape[0],), self.start_id, device=memory.device)
         return state, self.step(state, start)
 
     def step(self, state: DecodeState, tokens: Tensor) -> Tensor:
-        logits: Tensor = self.model.step(tokens, state.memory, state.cache, state.extra["length"])
-        state.extra["length"] += 1
+        logits: Tensor = self.model.step(tokens, state.memory, state.cache)
         return logits
 
     def reorder(self, state: DecodeState, rows: Tensor) -> None:
-        state.cache = [(key[rows], value[rows]) for key, value in state.cache]
+        state.cache.reorder(rows)
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        layers = zip(*(state.memory for state in states), strict=True)
+        return DecodeState([cat_pairs(layer) for layer in layers], StepCache.merge([state.cache for state in states]))
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        state.memory = [(keep_rows(key, images), keep_rows(value, images)) for key, value in state.memory]
+        state.cache.keep(images)
 
     def forward_teacher(
         self,

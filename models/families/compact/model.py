@@ -1,14 +1,15 @@
 """The network of a compact captioner: grid encoder, projection to memory, transformer decoder, learned null memory."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from models.families.compact.config import CompactConfig
-from models.families.compact.transformer import DecoderLayer, EncoderLayer, KeyValue
+from models.families.compact.step_cache import KeyValue, StepCache
+from models.families.compact.transformer import DecoderLayer, EncoderLayer
 from models.families.compact.vision import GridEncoder
 from models.interfaces import TeacherForced
-
-LayerCaches = list[KeyValue | None]
 
 
 class CompactModel(nn.Module):
@@ -52,12 +53,15 @@ class CompactModel(nn.Module):
 
     def memory_keys_values(self, memory: Tensor) -> list[KeyValue]:
         """Cross-attention keys and values per decoder layer, (B, H, S+1, D/H) each."""
-        pairs = [layer.cross_attention.keys_values(memory) for layer in self.decoder]  # type: ignore[union-attr, operator]
-        # Every step reads them all: as slices of one projection each step would copy them first.
-        return [(key.contiguous(), value.contiguous()) for key, value in pairs]
+        return [layer.cross_attention.keys_values(memory) for layer in self.decoder]  # type: ignore[union-attr, operator]
+
+    def step_memory(self, memory: Tensor) -> list[KeyValue]:
+        """The same for ``step``, which reads them all every time: contiguous, and the keys scaled."""
+        pairs = self.memory_keys_values(memory)
+        return [(key.contiguous() * key.shape[-1] ** -0.5, value.contiguous()) for key, value in pairs]
 
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Input vectors (R, T, D) of ``tokens`` (R, T) that stand at ``positions`` (T,) or (R, T)."""
+        """Input vectors (R, T, D) of ``tokens`` (R, T) that stand at ``positions`` (T,) or (R, T); without T alike."""
         scale = self.config.width**0.5  # the tied output embedding wants small weights, the input wants unit variance
         out: Tensor = self.embedding_dropout(self.token_embedding(tokens) * scale + self.position_embedding[positions])
         return out
@@ -71,12 +75,18 @@ class CompactModel(nn.Module):
         """Logits (..., V) of decoder outputs (..., D); the output projection is the token embedding."""
         return nn.functional.linear(self.output_states(hidden), self.token_embedding.weight)
 
-    def step(self, tokens: Tensor, memory: list[KeyValue], caches: LayerCaches, offset: int) -> Tensor:
-        """Logits (R, V) after one more token per row (R,); ``caches`` grow in place."""
-        x = self.embed(tokens[:, None], torch.tensor([offset], device=tokens.device))
-        for i, layer in enumerate(self.decoder):
-            x, caches[i], _, _ = layer(x, memory[i], caches[i], None)
-        return self.logits(x[:, 0])
+    def step(self, tokens: Tensor, memory: Sequence[KeyValue], cache: StepCache) -> Tensor:
+        """Logits (R, V) after one more token per row (R,), with the ``step_memory`` of B images; ``cache`` grows in
+        place."""
+        positions = cache.positions.clamp(max=self.config.max_positions - 1).repeat_interleave(cache.rows)
+        x = self.embed(tokens, positions)
+        cache.positions = cache.positions + 1
+        cache.open_places()
+        heads = self.config.heads
+        bias = cache.bias.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1).contiguous()  # (P*H, Q, N), all layers'
+        for number, (layer, key_value) in enumerate(zip(self.decoder, memory, strict=True)):
+            x = layer.step(x, key_value, cache, number, bias)  # type: ignore[operator]
+        return self.logits(x)
 
     def forward(
         self,
@@ -107,7 +117,7 @@ class CompactModel(nn.Module):
         x = self.embed(input_ids, positions)
         states, selfs, crosses = [], [], []
         for layer, key_value in zip(self.decoder, self.memory_keys_values(memory), strict=True):
-            x, _, self_weights, cross_weights = layer(x, key_value, None, mask)
+            x, self_weights, cross_weights = layer(x, key_value, mask)
             states.append(x)
             selfs.append(self_weights)
             crosses.append(cross_weights)

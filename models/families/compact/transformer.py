@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.families.compact.config import CompactConfig
-
-KeyValue = tuple[Tensor, Tensor]
+from models.families.compact.step_cache import KeyValue, StepCache
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -69,7 +68,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Pre-norm decoder layer: causal self-attention with a cache, cross-attention to a shared memory, feed-forward."""
+    """Pre-norm decoder layer: causal self-attention, cross-attention to a shared memory, feed-forward."""
 
     def __init__(self, config: CompactConfig, dropout: float) -> None:
         super().__init__()
@@ -81,19 +80,14 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config.width, config.feed_forward)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, memory: KeyValue, past: KeyValue | None, mask: Tensor | None
-    ) -> tuple[Tensor, KeyValue, Tensor, Tensor]:
-        """Output (R, T, D), the extended self-attention cache, and both attention weights.
+    def forward(self, x: Tensor, memory: KeyValue, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Output (R, T, D) and both attention weights.
 
         ``memory`` holds B images; the R = B*K rows of ``x`` are folded into the queries (B, K*T, D) of their image, so
         that keys and values exist once per image.
         """
         normed = self.self_norm(x)
-        key, value = self.self_attention.keys_values(normed)
-        if past is not None:
-            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
-        out, self_weights = self.self_attention(normed, (key, value), mask)
+        out, self_weights = self.self_attention(normed, self.self_attention.keys_values(normed), mask)
         x = x + self.dropout(out)
 
         rows, tokens = x.shape[:2]
@@ -105,4 +99,33 @@ class DecoderLayer(nn.Module):
 
         # (B, H, K*T, S) -> (R, H, T, S)
         cross_weights = torch.unflatten(cross_weights, 2, (rows // images, tokens)).transpose(1, 2).flatten(0, 1)
-        return x, (key, value), self_weights, cross_weights
+        return x, self_weights, cross_weights
+
+    def step(self, x: Tensor, memory: KeyValue, cache: StepCache, number: int, bias: Tensor) -> Tensor:
+        """Output (R, D) for one more token of each row; ``bias`` (P*H, Q, N) is the cache's, for every head.
+
+        ``cache`` keeps this layer's keys and values as number ``number``; the keys of ``memory`` are scaled already.
+        """
+        pools = cache.pools
+        normed = self.self_norm(x).view(pools, -1, x.shape[1])  # (R, D) -> (P, Q, D)
+        attention = self.self_attention
+        keys, values = cache.write(number, *attention.keys_values(normed))
+        query = attention.split_heads(attention.query(normed)).flatten(0, 1)  # (P*H, Q, D/H)
+        scale = query.shape[-1] ** -0.5
+        scores = torch.baddbmm(bias, query, keys.flatten(0, 1).transpose(1, 2), alpha=scale)
+        x = x + attention.out(_joined(scores.softmax(-1) @ values.flatten(0, 1), pools))
+
+        attention = self.cross_attention
+        keys, values = memory
+        images = len(keys)
+        normed = self.cross_norm(x).view(images, -1, x.shape[1])  # (R, D) -> (B, K, D)
+        query = attention.split_heads(attention.query(normed)).flatten(0, 1)
+        weights = (query @ keys.flatten(0, 1).transpose(1, 2)).softmax(-1)
+        x = x + attention.out(_joined(weights @ values.flatten(0, 1), images))
+        out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return out
+
+
+def _joined(heads: Tensor, groups: int) -> Tensor:
+    """(N*H, Q, D/H) -> (N*Q, D), where there are ``groups`` N."""
+    return torch.unflatten(heads, 0, (groups, -1)).transpose(1, 2).flatten(2).flatten(0, 1)

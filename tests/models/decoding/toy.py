@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -23,7 +23,7 @@ class ToyCaptioner:
     ``null``."""
 
     family = "toy"
-    capabilities = frozenset({"prompt"})
+    capabilities = frozenset({"prompt", "joining"})
     end_id = END
 
     def __init__(
@@ -56,6 +56,16 @@ class ToyCaptioner:
         image_of_new = [row // (len(rows) // batch) for row in range(len(rows))]
         assert [image_of_old[row] for row in rows.tolist()] == image_of_new, "a row left its image"
         state.cache = [state.cache[row] for row in rows.tolist()]
+
+    def merge(self, states: Sequence[DecodeState]) -> DecodeState:
+        return DecodeState(
+            torch.cat([state.memory for state in states]), [text for state in states for text in state.cache]
+        )
+
+    def keep(self, state: DecodeState, images: Tensor) -> None:
+        rows = len(state.cache) // len(state.memory)
+        state.cache = [state.cache[image * rows + row] for image in images.tolist() for row in range(rows)]
+        state.memory = state.memory[images]
 
     def tokenize(self, texts: list[str], max_tokens: int) -> list[list[int]]:
         return [[self.letters.index(letter) for letter in text][:max_tokens] for text in texts]

@@ -18,7 +18,7 @@ from models.lookup import resolve
 from tests.models.families.compact.tiny import save_compact
 from tests.models.families.tiny_models import images
 
-METHODS = "load preprocess encode null_memory start step reorder forward_teacher tokenize detokenize".split()
+METHODS = "load preprocess encode null_memory start step reorder merge keep forward_teacher tokenize detokenize".split()
 Builder = Callable[[pytest.FixtureRequest], Path | None]
 """A folder with a tiny checkpoint of the family; None where the family has no weights."""
 
@@ -72,7 +72,7 @@ def teacher_rows(captioner: Any, tokens: Tensor) -> Tensor:
 
 def test_is_a_captioner(captioner: Any, family: str) -> None:
     assert captioner.family == family
-    assert captioner.capabilities <= {"prompt", "null_memory", "packing"}
+    assert captioner.capabilities <= {"prompt", "null_memory", "packing", "joining"}
     assert 0 <= captioner.end_id < captioner.vocab_size
     assert 0 <= captioner.start_id < captioner.vocab_size
     assert captioner.max_positions >= 16

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from models.families.compact.model import CompactModel
+from models.families.compact.step_cache import StepCache
 from tests.models.families.compact.tiny import tiny_captioner
 
 EXACT = {"atol": 1e-12, "rtol": 0.0}
@@ -37,10 +38,11 @@ def test_memory_has_a_vector_for_each_cell_and_one_for_their_mean(model: Compact
 def test_steps_give_the_logits_of_teacher_forcing(model: CompactModel, memory: Tensor) -> None:
     ids = _captions(6, 7)  # R = 2 images x 3 rows
     forced = model(memory, ids).logits
-    keys_values = model.memory_keys_values(memory)
-    caches: list[tuple[Tensor, Tensor] | None] = [None] * model.config.decoder_layers
+    keys_values = model.step_memory(memory)
+    cache = StepCache(keys_values)
+    cache.reorder(torch.arange(2).repeat_interleave(3))
     for position in range(ids.shape[1]):
-        logits = model.step(ids[:, position], keys_values, caches, position)
+        logits = model.step(ids[:, position], keys_values, cache)
         torch.testing.assert_close(logits, forced[:, position], **EXACT)
 
 

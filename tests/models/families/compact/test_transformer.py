@@ -28,8 +28,8 @@ def test_rows_of_one_image_read_its_memory_as_if_each_had_a_copy() -> None:
     memory = layer.cross_attention.keys_values(torch.randn(2, 5, 16, dtype=torch.float64))
     rows = torch.randn(6, 3, 16, dtype=torch.float64)  # R = 2 images x 3 rows
     mask = torch.ones(3, 3, dtype=torch.bool).tril()
-    shared = layer(rows, memory, None, mask)
-    copied = layer(rows, tuple(part.repeat_interleave(3, dim=0) for part in memory), None, mask)
-    assert shared[3].shape == (6, 2, 3, 5)  # cross-attention weights (R, H, T, S)
+    shared = layer(rows, memory, mask)
+    copied = layer(rows, tuple(part.repeat_interleave(3, dim=0) for part in memory), mask)
+    assert shared[2].shape == (6, 2, 3, 5)  # cross-attention weights (R, H, T, S)
     for one, other in zip((shared[0], *shared[1:]), (copied[0], *copied[1:]), strict=True):
         torch.testing.assert_close(one, other)

@@ -1,0 +1,125 @@
+"""Images that wait for a model, and the turns in which they get one."""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from models.errors import OverloadedError
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    """The result of one image, and how long it waited for its batch, seconds."""
+
+    value: R
+    wait_s: float
+
+
+@dataclass(eq=False)
+class WorkItem(Generic[P, R]):
+    """One image of one request. Items of equal ``key`` may share a forward pass; ``rows`` is what one costs in it;
+    ``lane`` is the model, whatever its mix: those with equal keys are in one lane."""
+
+    key: Hashable
+    payload: P
+    rows: int = 1
+    deadline: float = float("inf")
+    """On the clock of ``time.monotonic``."""
+    lane: str = ""
+    future: "Future[Done[R]]" = field(default_factory=Future)
+    submitted: float = field(default_factory=time.monotonic)
+    given_up: threading.Event = field(default_factory=threading.Event)
+    """Set when nobody waits for the result any more: an item in a turn then leaves it."""
+
+    def start(self) -> bool:
+        """Whether the item is to be run: neither cancelled nor too late."""
+        if not self.future.set_running_or_notify_cancel():
+            return False
+        if time.monotonic() > self.deadline:
+            self.future.set_exception(OverloadedError("deadline_exceeded", "its turn came after the deadline"))
+            return False
+        return True
+
+
+class Turn(Generic[P, R]):
+    """Images of one key that a model works on together: those that the turn began with, numbered from 0, and those that
+    joined since. For the thread that owns the model."""
+
+    def __init__(
+        self,
+        batch: list[WorkItem[P, R]],
+        timer: Callable[[], float],
+        join: "Callable[[Turn[P, R]], list[WorkItem[P, R]]] | None" = None,
+    ) -> None:
+        """``join`` gives those who join now; None: nobody ever does."""
+        self._join, self._timer = join, timer
+        self.key, self.rows, self.lane = batch[0].key, batch[0].rows, batch[0].lane
+        self.under_way: dict[int, WorkItem[P, R]] = {}
+        self.images = 0
+        """All that ever took part."""
+        self._waited_s: dict[int, float] = {}
+        self._began = self._accounted = timer()
+        self._done = self._most = 0
+        self._take_in(batch)
+
+    @property
+    def payloads(self) -> list[P]:
+        """Of those under way."""
+        return [item.payload for item in self.under_way.values()]
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the turn began."""
+        return self._timer() - self._began
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since ``take_account``."""
+        return self._timer() - self._accounted
+
+    def joining(self) -> list[P]:
+        """Who joins now; they get the next numbers."""
+        if self._join is None or not self.under_way:
+            return []
+        joined = self._join(self)
+        self._take_in(joined)
+        return [item.payload for item in joined]
+
+    def leaving(self) -> list[int]:
+        """Numbers of those that nobody waits for any more; they are under way no more."""
+        gone = [number for number, item in self.under_way.items() if item.given_up.is_set()]
+        for number in gone:
+            late = OverloadedError("deadline_exceeded", "nobody waited for it any more")
+            self._release(number).future.set_exception(late)
+        self._done += len(gone)  # they took their part of the time
+        return gone
+
+    def finish(self, number: int, result: R) -> None:
+        """Answer one of those under way."""
+        waited_s = self._waited_s[number]
+        self._release(number).future.set_result(Done(result, waited_s))
+        self._done += 1
+
+    def take_account(self) -> tuple[float, int, int]:
+        """Seconds and images done since the last time, and how many were under way together at most."""
+        taken = (self.seconds, self._done, self._most)
+        self._accounted, self._done, self._most = self._timer(), 0, len(self.under_way)
+        return taken
+
+    def _take_in(self, items: list[WorkItem[P, R]]) -> None:
+        now = time.monotonic()
+        for number, item in enumerate(items, self.images):
+            self.under_way[number] = item
+            self._waited_s[number] = now - item.submitted
+        self.images += len(items)
+        self._most = max(self._most, len(self.under_way))
+
+    def _release(self, number: int) -> WorkItem[P, R]:
+        del self._waited_s[number]
+        return self.under_way.pop(number)

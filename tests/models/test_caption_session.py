@@ -1,0 +1,86 @@
+"""Pictures in company: who joins is captioned as if alone, who leaves is forgotten, scores come for several at once."""
+
+from collections.abc import Sequence
+
+import pytest
+from PIL import Image
+
+from models.caption_session import Ask, Captioned
+from models.decoding import parse_decode
+from models.pipeline import CaptionPipeline, load_pipeline
+from tests.models.families.tiny_models import images
+from tests.tiny_scorer import write_tiny_scorer
+
+SAMPLE = parse_decode({"name": "sample", "options": {"temperature": 1.3}})
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> CaptionPipeline:
+    folder = write_tiny_scorer(tmp_path_factory.mktemp("scorers") / "tiny")
+    return load_pipeline("fake", scorer=f"local-dir:{folder}", device="cpu")
+
+
+class Guests:
+    """Pictures that join three at a time after two steps, and some that leave."""
+
+    def __init__(self, asks: Sequence[Ask], gone: Sequence[int] = ()) -> None:
+        self.waiting, self.gone = list(asks), list(gone)
+        self.steps = 0
+        self.results: dict[int, Captioned] = {}
+        self.order: list[list[int]] = [[]]
+
+    def joining(self, under_way: int) -> Sequence[Ask]:
+        self.steps += 1
+        self.order.append([])
+        if self.steps % 2 or not under_way:
+            return []
+        joined, self.waiting = self.waiting[:3], self.waiting[3:]
+        return joined
+
+    def leaving(self) -> Sequence[int]:
+        gone, self.gone = self.gone, []
+        return gone
+
+    def done(self, number: int, result: Captioned) -> None:
+        assert number not in self.results
+        self.results[number] = result
+        self.order[-1].append(number)
+
+
+def alone(pipeline: CaptionPipeline, picture: Image.Image, seed: int, score: bool = False) -> tuple[str, float | None]:
+    ((caption,),) = pipeline.caption([picture], SAMPLE, seeds=[seed], score=score).captions
+    return caption.text, caption.clip_score
+
+
+def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
+    pictures = images(11)
+    guests = Guests([Ask(picture, seed=seed) for seed, picture in enumerate(pictures[4:], 4)], gone=[1])
+    own = pipeline.caption(pictures[:4], SAMPLE, seeds=range(4), company=guests)
+    assert sorted(guests.results) == [0, 2, 3, *range(4, 11)]
+    for number, result in guests.results.items():
+        assert result.captions[0].text == alone(pipeline, pictures[number], number)[0]
+        assert result.decode_ms > 0 and result.encode_ms > 0 and result.score_ms == 0
+    assert [len(captions) for captions in own.captions] == [1, 0, 1, 1]  # the second left
+    assert {result.part for number, result in guests.results.items() if number < 4} == {0}
+    assert guests.results[4].part == guests.results[6].part == 1
+    assert sum(map(bool, guests.order)) > 2  # told as they were done, not all at the end
+
+
+def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:
+    pictures = images(14)
+    guests = Guests([Ask(picture, seed=seed, score=seed % 2 == 0) for seed, picture in enumerate(pictures[2:], 2)])
+    pipeline.caption(pictures[:2], SAMPLE, seeds=range(2), score=[True, False], company=guests)
+    assert sorted(guests.results) == list(range(14))
+    for number, result in guests.results.items():
+        (caption,) = result.captions
+        text, score = alone(pipeline, pictures[number], number, score=number % 2 == 0)
+        assert caption.text == text
+        assert caption.clip_score == (None if score is None else pytest.approx(score, abs=1e-5))
+        assert (result.score_ms > 0) == (number % 2 == 0)
+
+
+def test_pixels_that_are_ready_are_taken(pipeline: CaptionPipeline) -> None:
+    red, blue = (Image.new("RGB", (20, 20), colour) for colour in ("red", "blue"))
+    prepared = [pipeline.captioner.preprocess(red), None]
+    found = pipeline.caption([blue, blue], SAMPLE, seeds=[1, 1], pixels=prepared).captions
+    assert found == pipeline.caption([red, blue], SAMPLE, seeds=[1, 1]).captions
