@@ -179,11 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say(f"- memory {machine.bytes_per_s / 1e9:.1f} GB/s; products of 2048 x 2048: {rates}")
     say("- ratio: baseline / ours, median, least and most of the turns; the limit: weights once a token, memory once a")
     say("  token and image at that bandwidth, products of the encoder at that rate\n")
-    lines = []
-    for batch in (1, 4):
-        lines += measure(_beam(model, captioners, machine, pixels[:batch], options.tokens), turns)
-    lines += measure(_diverse(model, captioners["fp32"], machine, pixels[:1], options.tokens), turns)
-    say(markdown_table(HEADER, lines) + "\n")
+    groups = [_beam(model, captioners, machine, pixels[:batch], options.tokens) for batch in (1, 4)]
+    for group in [*groups, _diverse(model, captioners["fp32"], machine, pixels[:1], options.tokens)]:
+        say(markdown_table(HEADER, measure(group, turns)) + "\n")
     exact = theirs(model, pixels, options.tokens, beams=3)()
     for dtype, captioner in captioners.items():
         found = [one for part in pixels.split(4) for one in ours(captioner, part, options.tokens, BEAM)()]

@@ -121,3 +121,10 @@ def test_an_unknown_family_or_a_damaged_folder_is_refused(tmp_path: Path) -> Non
     (tmp_path / "m/card.json").write_text(dump_card(card.model_copy(update={"family": "compact"})))
     with pytest.raises(CheckpointError, match="missing_file: .*config.json"):
         load_pipeline("m", models_dir=tmp_path, scorer=None)
+
+
+def test_int8_is_for_families_that_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.device.cpu_has_int8", lambda: True)
+    with pytest.raises(RequestError, match="family 'fake' cannot run in int8") as caught:
+        load_pipeline("fake", scorer=None, device="cpu", dtype="int8")
+    assert caught.value.code == "unsupported_option"
