@@ -19,7 +19,7 @@ class PackedWeights:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        self.enabled = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()
+        self.enabled = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         """False: plain products."""
         self.held_bytes = 0
         self._most_bytes = most_bytes
