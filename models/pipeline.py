@@ -45,6 +45,8 @@ class CaptionPipeline:
         scorer: ClipScorer | None = None,
     ) -> None:
         self.captioner = captioner
+        if isinstance(captioner, torch.nn.Module):
+            captioner.requires_grad_(False)  # nobody trains it here, so its weights may be packed
         self.model_id = model_id
         self.card = card
         self.scorer = scorer

@@ -10,6 +10,7 @@ from models.families.compact.step_cache import KeyValue, StepCache
 from models.families.compact.transformer import DecoderLayer, EncoderLayer
 from models.families.compact.vision import GridEncoder
 from models.interfaces import TeacherForced
+from models.packed_weights import PACKED
 
 
 class CompactModel(nn.Module):
@@ -86,7 +87,7 @@ class CompactModel(nn.Module):
         bias = cache.bias.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1).contiguous()  # (P*H, Q, N), all layers'
         for number, (layer, key_value) in enumerate(zip(self.decoder, memory, strict=True)):
             x = layer.step(x, key_value, cache, number, bias)  # type: ignore[operator]
-        return self.logits(x)
+        return PACKED.linear(self.output_states(x), self.token_embedding.weight)
 
     def forward(
         self,

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from models.families.compact.config import CompactConfig
 from models.families.compact.step_cache import KeyValue, StepCache
+from models.packed_weights import PACKED
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -109,21 +110,27 @@ class DecoderLayer(nn.Module):
         pools = cache.pools
         normed = self.self_norm(x).view(pools, -1, x.shape[1])  # (R, D) -> (P, Q, D)
         attention = self.self_attention
-        keys, values = cache.write(number, *attention.keys_values(normed))
-        query = attention.split_heads(attention.query(normed)).flatten(0, 1)  # (P*H, Q, D/H)
+        key, value = _linear(attention.key_value, normed).chunk(2, dim=-1)
+        keys, values = cache.write(number, attention.split_heads(key), attention.split_heads(value))
+        query = attention.split_heads(_linear(attention.query, normed)).flatten(0, 1)  # (P*H, Q, D/H)
         scale = query.shape[-1] ** -0.5
         scores = torch.baddbmm(bias, query, keys.flatten(0, 1).transpose(1, 2), alpha=scale)
-        x = x + attention.out(_joined(scores.softmax(-1) @ values.flatten(0, 1), pools))
+        x = x + _linear(attention.out, _joined(scores.softmax(-1) @ values.flatten(0, 1), pools))
 
         attention = self.cross_attention
         keys, values = memory
         images = len(keys)
         normed = self.cross_norm(x).view(images, -1, x.shape[1])  # (R, D) -> (B, K, D)
-        query = attention.split_heads(attention.query(normed)).flatten(0, 1)
+        query = attention.split_heads(_linear(attention.query, normed)).flatten(0, 1)
         weights = (query @ keys.flatten(0, 1).transpose(1, 2)).softmax(-1)
-        x = x + attention.out(_joined(weights @ values.flatten(0, 1), images))
-        out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
-        return out
+        x = x + _linear(attention.out, _joined(weights @ values.flatten(0, 1), images))
+        widen, activate, narrow = self.feed_forward
+        return x + _linear(narrow, activate(_linear(widen, self.feed_forward_norm(x))))
+
+
+def _linear(layer: nn.Module, x: Tensor) -> Tensor:
+    assert isinstance(layer, nn.Linear)
+    return PACKED.linear(x, layer.weight, layer.bias)
 
 
 def _joined(heads: Tensor, groups: int) -> Tensor:
