@@ -37,13 +37,21 @@ OPTIONS: dict[str, dict[str, object]] = {
     "sampled": {"name": "sample", "options": {"top_p": 0.9, "max_tokens": 24}},
 }
 """Of mixed traffic."""
+BLIP: dict[str, object] = {"name": "beam", "options": {"beams": 3, "min_tokens": 20, "max_tokens": 20}}
+"""Equally many tokens for all: the weights are random."""
 Run = Callable[[], float]
 """One turn; images per second."""
 
 
-def bare(pipeline: CaptionPipeline, bodies: Sequence[bytes], batch: int, seconds: float) -> Run:
+def bare(
+    pipeline: CaptionPipeline,
+    bodies: Sequence[bytes],
+    batch: int,
+    seconds: float,
+    decode: dict[str, object] | None = None,
+) -> Run:
     """The model alone: files opened by two threads, one batch ahead; captioned batch by batch."""
-    strategy = parse_decode(None, pipeline.card.decoding)
+    strategy = parse_decode(decode, pipeline.card.decoding)
 
     def run() -> float:
         images = 0
@@ -141,7 +149,7 @@ def ratio(bases: Sequence[float], values: Sequence[float]) -> str:
 def server(models: Sequence[str], seconds: float, *more: str) -> Iterator[Served]:
     """``limner serve`` with these models, without scores."""
     port = free_port()
-    command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--no-scorer", *more]
+    command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--no-scorer", "--feature-cache", "0", *more]
     command += [word for model in models for word in ("--model", model)]
     with running("limner", command, f"http://127.0.0.1:{port}") as url:
         yield Served(url, seconds)
@@ -198,8 +206,8 @@ def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
         with server([model], options.seconds, "--dtype", "auto") as served:
             set_threads(None)
             pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
-            posts = [raw(model, body) for body in bodies]
-            pair = in_turn(bare(pipeline, bodies, 4, options.seconds), served.rate(posts, 8), options.turns)
+            posts = [raw(model, body, BLIP) for body in bodies]
+            pair = in_turn(bare(pipeline, bodies, 4, options.seconds, BLIP), served.rate(posts, 8), options.turns)
     pace = (f"{statistics.median(values):.2f}" for values in pair)
     say("## BLIP-base's size, `--dtype auto`: images per second against the bare model, batch 4\n")
     say(markdown_table(HEADER, [("1 image a request", 8, *pace, ratio(*pair), served.clients_cpu)]) + "\n")
@@ -211,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bodies = [random_jpeg((options.width, options.width * 3 // 4), seed=seed) for seed in range(32)]
     say("## `limner serve` against the bare model\n")
     say(f"- {hardware()}; the clients run on the same cores")
-    say(f"- JPEGs of {options.width} px from bytes, the models' own decoding, no scores")
+    say(f"- JPEGs of {options.width} px from bytes, the models' own decoding, no scores, no picture known from before")
     say(f"- {options.turns} turns of {options.seconds:g} s each after a warm-up; medians over the turns\n")
     compact_rows(bodies, options)
     if options.blip:

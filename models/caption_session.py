@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from PIL.Image import Image
 
 from models.decoding.session import DecodeSession
 from models.decoding.strategy import Strategy
+from models.families.base import TorchCaptioner
 from models.interfaces import Caption, Captioner, Hypothesis
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ _SCORED_TOGETHER = 8
 class Ask:
     """One picture that is to be captioned."""
 
-    image: Image
+    image: Image | None
+    """None: its features are known, and it is not scored."""
     pixels: torch.Tensor | None = None
     """What ``preprocess`` makes of it, where that is done already."""
+    features: torch.Tensor | None = None
+    """What ``encode_stem`` made of it a moment ago."""
+    remember: Callable[[torch.Tensor], None] | None = None
+    """Told the features where they were not known."""
     seed: int | None = None
     prompt: str = ""
     score: bool = False
@@ -104,7 +110,7 @@ class CaptionSession:
         """Encode these pictures, which are then under way; returns what that took, milliseconds."""
         captioner = self._pipeline.captioner
         began = time.perf_counter()
-        memory = captioner.encode(torch.stack(_pixels(captioner, asks)))
+        memory = _encode(captioner, asks)
         encode_ms = (time.perf_counter() - began) * 1000
         began = time.perf_counter()
         numbers = self._decoding.add(
@@ -150,7 +156,9 @@ class CaptionSession:
         numbers, self._unscored = self._unscored, []
         pictures = [self._under_way[number] for number in numbers]
         texts = [[caption.text for caption in picture.captions or ()] for picture in pictures]
-        scores = self._pipeline.score([picture.ask.image for picture in pictures], texts)
+        images = [picture.ask.image for picture in pictures]
+        assert all(image is not None for image in images)
+        scores = self._pipeline.score(images, texts)  # type: ignore[arg-type]
         for picture, values in zip(pictures, scores, strict=True):
             scored = [
                 replace(caption, clip_score=value, scorer=self._pipeline.scorer_id)
@@ -173,9 +181,26 @@ class CaptionSession:
         )
 
 
+def _encode(captioner: Captioner, asks: Sequence[Ask]) -> Any:
+    """The memory of all pictures; those whose features are known are not encoded again."""
+    if all(ask.features is None and ask.remember is None for ask in asks):
+        return captioner.encode(torch.stack(_pixels(captioner, asks)))
+    assert isinstance(captioner, TorchCaptioner)
+    fresh = [ask for ask in asks if ask.features is None]
+    encoded = iter(captioner.encode_stem(torch.stack(_pixels(captioner, fresh))) if fresh else ())
+    features = [next(encoded) if ask.features is None else ask.features for ask in asks]
+    for ask, found in zip(asks, features, strict=True):
+        if ask.features is None and ask.remember is not None:
+            ask.remember(found.clone())  # not a part of the batch, all of which it would keep
+    return captioner.encode_from_stem(torch.stack(features))
+
+
 def _pixels(captioner: Captioner, asks: Sequence[Ask]) -> list[torch.Tensor]:
     def prepare(ask: Ask) -> torch.Tensor:
-        return captioner.preprocess(ask.image) if ask.pixels is None else ask.pixels
+        if ask.pixels is not None:
+            return ask.pixels
+        assert ask.image is not None
+        return captioner.preprocess(ask.image)
 
     threads = min(sum(ask.pixels is None for ask in asks), torch.get_num_threads())
     if threads <= 1:

@@ -1,12 +1,18 @@
 """What vision encoders gave for pictures of a moment ago, so that another caption of one does not encode it again."""
 
+import hashlib
+import json
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from models.families.base import TorchCaptioner
+from models.interfaces import Captioner
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,7 @@ class KnownPicture:
     """A picture that was opened and encoded."""
 
     features: Tensor
-    """As ``Captioner.features`` gives them, without the first dimension."""
+    """(...), of ``TorchCaptioner.encode_stem``."""
     notes: tuple[str, ...] = ()
     """Those of ``models.images.LoadedImage``."""
 
@@ -63,3 +69,19 @@ class FeatureCache:
     def _forget_oldest(self) -> None:
         _, (_, picture) = self._held.popitem(last=False)
         self._bytes -= picture.features.nbytes
+
+
+def encoder_key(captioner: Captioner) -> str | None:
+    """A name that encoders have in common where they give the same features for the same picture; None where features
+    cannot be kept. Mixes of one base mostly share its encoder."""
+    if not isinstance(captioner, TorchCaptioner) or captioner.encoder_is_trained:
+        return None
+    try:
+        tensors, settings = captioner.frozen_encoder(), captioner.preprocessing()
+    except NotImplementedError:
+        return None
+    digest = hashlib.sha256(json.dumps([captioner.family, str(captioner.device), settings], sort_keys=True).encode())
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

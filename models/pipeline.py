@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from models.decoding.strategy import Strategy
 from models.device import pick_device, pick_dtype
 from models.errors import RequestError
 from models.families import FAMILIES
+from models.feature_cache import encoder_key
 from models.interfaces import Caption, Captioner
 from models.lookup import resolve
 
@@ -55,6 +57,11 @@ class CaptionPipeline:
         """The same with another captioner, of the same architecture and vocabulary."""
         return CaptionPipeline(captioner, model_id=self.model_id, card=self.card, scorer=self.scorer)
 
+    @cached_property
+    def encoder_key(self) -> str | None:
+        """The name of the captioner's encoder (``models.feature_cache.encoder_key``)."""
+        return encoder_key(self.captioner)
+
     @property
     def scorer_id(self) -> str | None:
         """The id that scores carry; None without a scorer."""
@@ -71,8 +78,6 @@ class CaptionPipeline:
         prompts: list[str] | None = None,
         score: bool | Sequence[bool] = False,
         rerank: bool = False,
-        pixels: Sequence[torch.Tensor | None] | None = None,
-        company: Company | None = None,
     ) -> PipelineResult:
         """Captions of RGB pictures, in order.
 
@@ -80,9 +85,6 @@ class CaptionPipeline:
             seeds: one per image, for ``sample``; None entries stand for the strategy's own seed.
             score: whether captions get a CLIPScore, for all or for each image.
             rerank: give those of all candidates that have the highest CLIPScore, in its order; all get one then.
-            pixels: what the captioner's ``preprocess`` makes of each image, where that is done already.
-            company: others that join between steps; it is also told what became of these images, as soon as each is
-                done. The result holds these images only, without captions for those that left.
 
         Raises:
             RequestError: ``invalid_request`` or ``unsupported_option`` for what the strategy, the captioner or a
@@ -92,11 +94,31 @@ class CaptionPipeline:
         wanted = [score or rerank] * count if isinstance(score, bool) else [one or rerank for one in score]
         if any(wanted) and self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
+        columns = zip(images, seeds or [None] * count, prompts or [""] * count, wanted, strict=True)
+        asks = [Ask(image, seed=seed, prompt=prompt, score=scored) for image, seed, prompt, scored in columns]
+        return self.caption_asks(asks, strategy, num_captions=num_captions, rerank=rerank)
+
+    @torch.inference_mode()
+    def caption_asks(
+        self,
+        asks: Sequence[Ask],
+        strategy: Strategy,
+        *,
+        num_captions: int = 1,
+        rerank: bool = False,
+        company: Company | None = None,
+    ) -> PipelineResult:
+        """As ``caption``, of pictures that may be prepared already.
+
+        Args:
+            company: others that join between steps; it is also told what became of these pictures, as soon as each is
+                done. The result holds these pictures only, without captions for those that left.
+        """
+        count = len(asks)
         session = CaptionSession(self, strategy, num_captions=num_captions, rerank=rerank)
-        if not images:
+        if not asks:
             return PipelineResult([], {"score": 0.0})
-        columns = (images, pixels or [None] * count, seeds or [None] * count, prompts or [""] * count, wanted)
-        encode_ms = session.add([Ask(*column) for column in zip(*columns, strict=True)])
+        encode_ms = session.add(asks)
         found: dict[int, list[Caption]] = {}
         while session.images:
             for number, result in session.step().items():
@@ -106,8 +128,8 @@ class CaptionPipeline:
                     company.done(number, result)
             if company is not None:
                 session.drop(company.leaving())
-                if session.takes_more and (asks := company.joining(session.images)):
-                    session.add(asks)
+                if session.takes_more and (joining := company.joining(session.images)):
+                    session.add(joining)
         captions = [found.get(number, []) for number in range(count)]
         return PipelineResult(captions, {"encode": encode_ms, "decode": session.decode_ms, "score": session.score_ms})
 

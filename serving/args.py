@@ -156,6 +156,13 @@ class AppArgs(BaseModel):
         description="about the longest forward pass: slow models get fewer images each, so others wait little",
     )
     max_mix_bytes: int = Field(default=512 * _MIB, gt=0, description="weights of mixes that a replica keeps")
+    feature_cache_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="how long the encoded form of a picture is kept, so that another caption of it (the dial moved, a "
+        "comparison, a fallback) does not encode it again; 0: not at all",
+    )
+    max_feature_bytes: int = Field(default=64 * _MIB, gt=0, description="of them, in each replica")
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")
     experiments: tuple[Experiment, ...] = Field(default=(), description="A/B experiments; their names differ")

@@ -1,7 +1,7 @@
 """The work on images of different requests that share a turn of a model. Runs on the scheduler's thread."""
 
 import time
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,8 @@ class ScoreKey:
 class Payload:
     """One opened image and what is asked about it: new captions, or the scores of given ones."""
 
-    image: Image
+    image: Image | None
+    """None: its features are known, and nothing else of it is needed."""
     pipeline: CaptionPipeline
     """The same for all of one key."""
     strategy: Strategy | None = None
@@ -51,6 +52,10 @@ class Payload:
     captions: tuple[str, ...] = ()
     pixels: "torch.Tensor | None" = None
     """What the captioner's ``preprocess`` made of the image."""
+    features: "torch.Tensor | None" = None
+    """What its encoder made of it a moment ago."""
+    remember: "Callable[[torch.Tensor], None] | None" = None
+    """Told the features where they were not known."""
 
 
 @dataclass(frozen=True)
@@ -109,29 +114,31 @@ class BatchRunner:
         assert strategy is not None
         company = _Company(turn, self._turns, self._reporter, (key.model, strategy.name))
         company.report_part(len(payloads))
-        pipeline.caption(
-            [payload.image for payload in payloads],
-            strategy,
-            num_captions=key.num_captions,
-            seeds=[payload.seed for payload in payloads],
-            score=[payload.score for payload in payloads],
-            rerank=key.rerank,
-            pixels=[payload.pixels for payload in payloads],
-            company=company,
-        )
+        asks = [_ask(payload) for payload in payloads]
+        pipeline.caption_asks(asks, strategy, num_captions=key.num_captions, rerank=key.rerank, company=company)
         company.report_decoding()
 
     def _score(self, turn: Turn[Payload, Outcome]) -> None:
         payloads = turn.payloads
         started = time.perf_counter()
-        scores = payloads[0].pipeline.score(
-            [payload.image for payload in payloads], [list(payload.captions) for payload in payloads]
-        )
+        images = [payload.image for payload in payloads if payload.image is not None]
+        scores = payloads[0].pipeline.score(images, [list(payload.captions) for payload in payloads])
         timing = Pass(score=(time.perf_counter() - started) * 1000, turn=self._turns)
         self._reporter.observe(metrics.BATCH_IMAGES, len(payloads))
         self._reporter.observe(metrics.STAGE_DURATION, timing.score / 1000, "score")
         for number, found in enumerate(scores):
             turn.finish(number, Outcome(clip_scores=tuple(found), timing=timing))
+
+
+def _ask(payload: Payload) -> Ask:
+    return Ask(
+        payload.image,
+        payload.pixels,
+        payload.features,
+        payload.remember,
+        seed=payload.seed,
+        score=payload.score,
+    )
 
 
 class _Company:
@@ -146,7 +153,7 @@ class _Company:
         payloads = self._turn.joining() if under_way else []
         if payloads:
             self.report_part(len(payloads))
-        return [Ask(each.image, each.pixels, each.seed, score=each.score) for each in payloads]
+        return [_ask(payload) for payload in payloads]
 
     def leaving(self) -> list[int]:
         return self._turn.leaving()

@@ -36,6 +36,9 @@ def serve(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")] = "default",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    feature_cache: Annotated[
+        float, typer.Option(help="Seconds that the encoded form of a picture is kept for another caption of it.", min=0)
+    ] = 60.0,
     limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
     experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,
     ledger: Annotated[
@@ -67,6 +70,7 @@ def serve(
         device=device,
         dtype=dtype,
         threads=threads,
+        feature_cache_s=feature_cache,
         limits=_limits(limit or ()),
         experiments=read_experiments(experiments) if experiments else (),
         ledger=ledger or DEFAULT_LEDGER,

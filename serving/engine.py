@@ -1,6 +1,7 @@
 """The captioner of one replica, without Ray: opens images, queues them, gathers what the batches gave."""
 
 import asyncio
+import hashlib
 import logging
 import random
 import time
@@ -8,11 +9,14 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from PIL.Image import Image
 
 from models.decoding.strategy import Strategy
 from models.errors import ImageError, LimnerError, OverloadedError, RequestError
+from models.feature_cache import FeatureCache, KnownPicture
 from models.images import ImageLimits, load_image
 from models.pipeline import CaptionPipeline
 from serving import metrics
@@ -37,6 +41,9 @@ from serving.results import below
 from serving.scheduler import Reservation, Scheduler
 from serving.turns import WorkItem
 
+if TYPE_CHECKING:
+    import torch
+
 logger = logging.getLogger(__name__)
 
 _BYTES_OF_A_PIXEL = 3
@@ -49,7 +56,12 @@ class _Ask:
     data: bytes | Failure
     key: Hashable
     rows: int
-    payload: Callable[[Image], Payload]
+    payload: Callable[..., Payload]
+    """From the image, its features where they are known, and who is to be told them."""
+    encoder: str | None = None
+    """Names the encoder whose features of this image may be known; None: they are of no use."""
+    needs_image: bool = True
+    """Whether known features are not enough."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,8 @@ class Engine:
         self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in models}
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
+        self._keeps_features = args.feature_cache_s > 0
+        self._features = FeatureCache(args.feature_cache_s, args.max_feature_bytes)
         self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
             run_turn=BatchRunner(reporter),
             max_queue_images=limits.max_queue_images,
@@ -144,7 +158,7 @@ class Engine:
         _require_scorer(pipeline)
         key = ScoreKey(job.model)
         asks = [
-            _Ask(data, key, len(texts), lambda image, texts=texts: Payload(image, pipeline, captions=texts))  # type: ignore[misc]
+            _Ask(data, key, len(texts), lambda image, *_, texts=texts: Payload(image, pipeline, captions=texts))
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
         async with self._accepted(job) as accepted:
@@ -176,7 +190,9 @@ class Engine:
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
-            asks = [_Ask(data, key, rows, lambda image: _payload(image, pipeline, strategy, score)) for data in images]
+            encoder = await asyncio.to_thread(lambda: pipeline.encoder_key) if self._keeps_features else None
+            payload = partial(_payload, pipeline, strategy, score)
+            asks = [_Ask(data, key, rows, payload, encoder, needs_image=score) for data in images]
             return await self._answer(job, asks, accepted)
 
     def drain(self, timeout_s: float) -> bool:
@@ -224,10 +240,21 @@ class Engine:
 
     def _open(self, ask: _Ask, data: bytes) -> _Opened:
         """For a thread of its own."""
+        name = (hashlib.sha256(data).digest(), ask.encoder) if ask.encoder is not None else None
+        known = self._features.get(name) if name is not None else None
+        if name is not None:
+            self._reporter.count(metrics.FEATURES, "known" if known is not None else "computed")
+        if known is not None and not ask.needs_image:
+            return _Opened(ask.payload(None, known.features, None), 1, known.notes)
         loaded = load_image(data, self._image_limits)
-        payload = ask.payload(loaded.image)
+        notes = tuple(loaded.notes)
+        remember = partial(self._remember, name, notes) if name is not None else None
+        payload = ask.payload(loaded.image, known.features if known is not None else None, remember)
         prepared = 0 if payload.pixels is None else payload.pixels.nbytes // _BYTES_OF_A_PIXEL
-        return _Opened(payload, loaded.image.width * loaded.image.height + prepared, tuple(loaded.notes))
+        return _Opened(payload, loaded.image.width * loaded.image.height + prepared, notes)
+
+    def _remember(self, name: Hashable, notes: tuple[str, ...], features: "torch.Tensor") -> None:
+        self._features.put(name, KnownPicture(features, notes))
 
 
 def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
@@ -237,10 +264,18 @@ def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
     return below(job.min_clip_score, results)
 
 
-def _payload(image: Image, pipeline: CaptionPipeline, strategy: Strategy, score: bool) -> Payload:
+def _payload(
+    pipeline: CaptionPipeline,
+    strategy: Strategy,
+    score: bool,
+    image: Image | None,
+    features: "torch.Tensor | None",
+    remember: "Callable[[torch.Tensor], None] | None",
+) -> Payload:
     # Always a number: in a batch of several requests, None would stand for the first one's seed.
     seed = random.getrandbits(63) if strategy.seed is None else strategy.seed
-    return Payload(image, pipeline, strategy, seed, score, pixels=pipeline.captioner.preprocess(image))
+    pixels = pipeline.captioner.preprocess(image) if features is None and image is not None else None
+    return Payload(image, pipeline, strategy, seed, score, (), pixels, features, remember)
 
 
 def _require_scorer(pipeline: CaptionPipeline) -> None:

@@ -21,6 +21,7 @@ STAGE_DURATION = "limner_stage_duration_seconds"
 QUEUE_IMAGES = "limner_queue_images"
 BATCH_IMAGES = "limner_batch_images"
 CAPTIONS = "limner_captions_total"
+FEATURES = "limner_features_total"
 REPORTS_LOST = "limner_reports_lost_total"
 CAPTION_WORDS = "limner_caption_words"
 CLIP_SCORE = "limner_clip_score"
@@ -45,6 +46,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     REQUESTS: ("HTTP requests answered", ("route", "status")),
     ERRORS: ("errors sent to clients, whole requests and single images", ("code",)),
     CAPTIONS: ("captions written", ("model", "strategy")),
+    FEATURES: ("images whose encoded form was known from a moment ago, or is computed", ("outcome",)),
     REPORTS_LOST: ("measurements that did not reach the monitor", ()),
     SCORES_SAMPLED: ("images picked to be scored off the request path, because their request asked for no score", ()),
     SCORES_SHED: ("images of limner_scores_sampled_total that were given up, because the scorer was busy or down", ()),

@@ -55,7 +55,8 @@ def alone(pipeline: CaptionPipeline, picture: Image.Image, seed: int, score: boo
 def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
     pictures = images(11)
     guests = Guests([Ask(picture, seed=seed) for seed, picture in enumerate(pictures[4:], 4)], gone=[1])
-    own = pipeline.caption(pictures[:4], SAMPLE, seeds=range(4), company=guests)
+    mine = [Ask(picture, seed=seed) for seed, picture in enumerate(pictures[:4])]
+    own = pipeline.caption_asks(mine, SAMPLE, company=guests)
     assert sorted(guests.results) == [0, 2, 3, *range(4, 11)]
     for number, result in guests.results.items():
         assert result.captions[0].text == alone(pipeline, pictures[number], number)[0]
@@ -69,7 +70,8 @@ def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
 def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:
     pictures = images(14)
     guests = Guests([Ask(picture, seed=seed, score=seed % 2 == 0) for seed, picture in enumerate(pictures[2:], 2)])
-    pipeline.caption(pictures[:2], SAMPLE, seeds=range(2), score=[True, False], company=guests)
+    mine = [Ask(picture, seed=seed, score=seed == 0) for seed, picture in enumerate(pictures[:2])]
+    pipeline.caption_asks(mine, SAMPLE, company=guests)
     assert sorted(guests.results) == list(range(14))
     for number, result in guests.results.items():
         (caption,) = result.captions
@@ -81,6 +83,6 @@ def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:
 
 def test_pixels_that_are_ready_are_taken(pipeline: CaptionPipeline) -> None:
     red, blue = (Image.new("RGB", (20, 20), colour) for colour in ("red", "blue"))
-    prepared = [pipeline.captioner.preprocess(red), None]
-    found = pipeline.caption([blue, blue], SAMPLE, seeds=[1, 1], pixels=prepared).captions
+    asks = [Ask(blue, pipeline.captioner.preprocess(red), seed=1), Ask(blue, seed=1)]
+    found = pipeline.caption_asks(asks, SAMPLE).captions
     assert found == pipeline.caption([red, blue], SAMPLE, seeds=[1, 1]).captions

@@ -1,8 +1,15 @@
 """Pictures of a moment ago."""
 
+import pytest
 import torch
 
-from models.feature_cache import FeatureCache, KnownPicture
+from models.caption_session import Ask
+from models.catalog import DEFAULT_MODEL, find_captioner, list_models
+from models.decoding import parse_decode
+from models.families.fake import FakeCaptioner
+from models.feature_cache import FeatureCache, KnownPicture, encoder_key
+from models.pipeline import load_captioner, load_pipeline
+from tests.models.families.tiny_models import images
 
 
 class Clock:
@@ -60,3 +67,42 @@ def test_no_seconds_keep_nothing() -> None:
     cache = FeatureCache(0, 100, Clock())
     cache.put("a", picture(1))
     assert cache.get("a") is None and cache.bytes == 0
+
+
+needs_bundled = pytest.mark.skipif(
+    not {DEFAULT_MODEL, "concise"} <= {entry.id for entry in list_models()}, reason="the bundled models are not here"
+)
+
+
+@needs_bundled
+def test_models_share_a_key_where_they_share_an_encoder() -> None:
+    dial, concise = (load_captioner(find_captioner(name), device="cpu") for name in (DEFAULT_MODEL, "concise"))
+    assert encoder_key(dial) == encoder_key(concise) is not None
+    with torch.no_grad():
+        next(iter(concise.model.vision.parameters())).add_(1e-3)  # type: ignore[attr-defined]
+    assert encoder_key(dial) != encoder_key(concise)
+
+
+def test_a_captioner_without_features_has_no_key() -> None:
+    assert encoder_key(FakeCaptioner()) is None
+
+
+@needs_bundled
+def test_captions_from_known_features_are_the_same_and_nothing_is_encoded() -> None:
+    pipeline = load_pipeline("concise", scorer=None, device="cpu")
+    strategy, pictures = parse_decode(None, pipeline.card.decoding), images(5)
+    expected = pipeline.caption(pictures, strategy).captions
+    kept: dict[int, torch.Tensor] = {}
+    first = [
+        Ask(picture, remember=lambda features, number=number: kept.update({number: features}))  # type: ignore[misc]
+        for number, picture in enumerate(pictures[:3])
+    ]
+    assert pipeline.caption_asks(first, strategy).captions == expected[:3]
+    assert {number: features.untyped_storage().nbytes() for number, features in kept.items()} == dict.fromkeys(
+        range(3), kept[0].nbytes
+    )
+    mixed = [*(Ask(None, features=kept[number]) for number in range(3)), *map(Ask, pictures[3:])]
+    assert pipeline.caption_asks(mixed, strategy).captions == expected
+    pipeline.captioner.encode_stem = None  # type: ignore[attr-defined]
+    known = [Ask(None, features=kept[number]) for number in (2, 0)]
+    assert pipeline.caption_asks(known, strategy).captions == [expected[2], expected[0]]

@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 from PIL import Image
 
+from models.caption_session import Ask
 from models.catalog import FAKE_CARD
 from models.decoding.strategy import Strategy
 from models.families.fake import FakeCaptioner
@@ -55,11 +56,11 @@ class GatedPipeline(CaptionPipeline):
         self.arrived = threading.Event()
         self.batches: list[int] = []
 
-    def caption(self, images: Sequence[Image.Image], strategy: Strategy, **options: Any) -> PipelineResult:
+    def caption_asks(self, asks: Sequence[Ask], strategy: Strategy, **options: Any) -> PipelineResult:
         self.arrived.set()
         assert self.gate.wait(30)
-        self.batches.append(len(images))
-        return super().caption(images, strategy, **options)
+        self.batches.append(len(asks))
+        return super().caption_asks(asks, strategy, **options)
 
 
 class LocalBackend:

@@ -220,8 +220,8 @@ def test_a_flood_of_large_pictures_for_one_model_does_not_keep_those_for_another
             super().__init__()
             self.name = name
 
-        def caption(self, images: Any, strategy: Any, **options: Any) -> Any:
-            result = super().caption(images, strategy, **options)
+        def caption_asks(self, asks: Any, strategy: Any, **options: Any) -> Any:
+            result = super().caption_asks(asks, strategy, **options)
             order.append(self.name)
             return result
 
@@ -282,7 +282,7 @@ def test_what_the_model_cannot_do_is_refused_before_queueing() -> None:
 
 def test_an_unexpected_failure_of_the_model_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(GatedPipeline):
-        def caption(self, *_args: Any, **_options: Any) -> Any:
+        def caption_asks(self, *_args: Any, **_options: Any) -> Any:
             raise ZeroDivisionError("a secret")
 
     async def scenario(engine: Engine) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 import psutil
@@ -17,12 +18,13 @@ from serving.args import Limits
 from tests.figures import Figures
 from tests.serving.conftest import MAX_QUEUE_IMAGES, served_models
 from tests.serving.processes import APPLICATION, RAYS, processes
-from tests.serving.support import b64, pictures
+from tests.serving.support import b64, png
 from tests.serving.wire import Reply, Request, ask
 
 DEADLINE_S = Limits().deadline_s
 TIMES = 4
 CLIENTS = 32
+PICTURES = 4096
 MOST_IN_FLIGHT = 600
 START_UP_S = 3.0
 """Of the load: the queue fills, and passes get larger."""
@@ -42,12 +44,15 @@ class Answer:
         return self.sent_s + self.reply.took_s
 
 
+@cache
 def requests() -> list[Request]:
-    """Of one picture each, in the model's own decoding: what users send. Without bundled models, much work for fake."""
+    """Of one picture each, in the model's own decoding: what users send. Without bundled models, much work for fake.
+    So many pictures that few are known from a moment ago."""
     model = served_models()[-1]
     heavy = {"decode": {"name": "beam", "options": {"beams": 64}}} if model == "fake" else {}
     asked = {"model": model, "score": False, **heavy}
-    return [Request.of_json("/v1/captions", {"images": [{"base64": b64(data)}], **asked}) for data in pictures(32)]
+    colours = [(number % 256, number // 256 * 16, 128) for number in range(PICTURES)]
+    return [Request.of_json("/v1/captions", {"images": [{"base64": b64(png(colour))}], **asked}) for colour in colours]
 
 
 async def capacity(url: str, seconds: float) -> float:
@@ -59,6 +64,7 @@ async def capacity(url: str, seconds: float) -> float:
         nonlocal arrived
         while time.perf_counter() - began < seconds:
             reply = await ask(url, made[number % len(made)])
+            number += CLIENTS
             assert reply.status == 200, reply.body
             arrived += time.perf_counter() - began < seconds
 
