@@ -4,6 +4,7 @@ import asyncio
 import io
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -18,6 +19,7 @@ from serving.caption_watch import CaptionWatch
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.monitor import sender
+from serving.own_thread import in_own_thread
 from serving.reports import Reporter
 from serving.scorer import scores_sender
 
@@ -41,7 +43,7 @@ class Captioner:
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"captioner_{replica}")
         reporter = Reporter(replica, metrics.REPORTS_LOST)
-        models = await asyncio.to_thread(_load, args)
+        models = await in_own_thread(partial(_load, args))
         self._engine = Engine(models, args, reporter)
         self._closing.push_async_callback(asyncio.to_thread, self._engine.close)
         for model in models:

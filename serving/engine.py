@@ -190,7 +190,7 @@ class Engine:
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
-            encoder = await asyncio.to_thread(lambda: pipeline.encoder_key) if self._keeps_features else None
+            encoder = pipeline.encoder_key if self._keeps_features else None
             payload = partial(_payload, pipeline, strategy, score)
             asks = [_Ask(data, key, rows, payload, encoder, needs_image=score) for data in images]
             return await self._answer(job, asks, accepted)

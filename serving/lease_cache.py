@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from serving.own_thread import in_own_thread
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -77,7 +79,7 @@ class LeaseCache(Generic[K, V]):
                     await self._given_back.wait()
                 if not self._askers[key]:  # all of them have left
                     return
-                value = await asyncio.to_thread(self._build, key)
+                value = await in_own_thread(lambda: self._build(key))
                 self._entries[key] = _Entry(value, cost)
                 self._evict(keep=key)
         finally:

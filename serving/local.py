@@ -88,7 +88,9 @@ def port_is_free(host: str, port: int) -> bool:
 
 
 def _prepare_environment() -> None:
-    """What Ray's processes read when they start: no phoning home, and this very package, wherever it was found."""
+    """What Ray's processes read when they start: no phoning home, as much of the processor as any other program (Ray's
+    workers give way to all: ``nice`` 15), and this very package, wherever it was found."""
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     here = str(Path(__file__).resolve().parents[1])

@@ -75,7 +75,7 @@ class ModelPool:
 
     def _mix(self, key: tuple[str, Coefficients]) -> CaptionPipeline:
         model, coefficients = key
-        return self._models[model].pipeline.with_captioner(self._variants(model).at(dict(coefficients)))
+        return _known(self._models[model].pipeline.with_captioner(self._variants(model).at(dict(coefficients))))
 
 
 def load_models(args: AppArgs) -> dict[str, LoadedModel]:
@@ -89,10 +89,15 @@ def load_models(args: AppArgs) -> dict[str, LoadedModel]:
     for name in args.models:
         entry = find_captioner(name, args.models_dir)
         loaded = _load(entry, args)
-        found[entry.id] = LoadedModel(
-            CaptionPipeline(loaded[0], model_id=entry.id, card=entry.card, scorer=scorer), loaded[1]
-        )
+        pipeline = CaptionPipeline(loaded[0], model_id=entry.id, card=entry.card, scorer=scorer)
+        found[entry.id] = LoadedModel(_known(pipeline), loaded[1])
     return found
+
+
+def _known(pipeline: CaptionPipeline) -> CaptionPipeline:
+    """The pipeline, with the key of its encoder computed: that takes too long for where it is needed."""
+    assert pipeline.encoder_key is None or pipeline.encoder_key
+    return pipeline
 
 
 def _load(entry: CaptionerEntry, args: AppArgs) -> tuple[Captioner, Variants | None]:
