@@ -1,7 +1,6 @@
 """The HTTP deployment: the FastAPI application with Ray handles behind it. Loads no torch."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -33,9 +32,6 @@ from serving.served_models import ServedModels
 from serving.services import Services
 
 _PROBE_TIMEOUT_S = 1.0
-_NICENESS = 5
-"""On a machine that the model shares. What interrupts one of the model's threads is waited for by the others: at four
-times the load it captions a sixth more with it."""
 _GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
 
 
@@ -101,7 +97,6 @@ class Ingress:
         monitor: DeploymentHandle[Any],
         ledger_handle: DeploymentHandle[Any] | None,
     ) -> None:
-        os.nice(_NICENESS)
         self._monitor = monitor
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"ingress_{replica}")

@@ -27,13 +27,6 @@ class SameConv2d(nn.Conv2d):
         super().__init__(channels, out, kernel, stride, padding=kernel // 2 if even else 0, groups=groups)
         self._pads_itself = not even
 
-    def reset_parameters(self) -> None:
-        """As timm: torch's own would let the signal of an untrained network die out."""
-        fan_out = self.kernel_size[0] * self.kernel_size[1] * self.out_channels // self.groups
-        nn.init.normal_(self.weight, std=math.sqrt(2 / fan_out))
-        assert self.bias is not None
-        nn.init.zeros_(self.bias)
-
     def forward(self, x: Tensor) -> Tensor:
         if self._pads_itself:
             rows, columns = (_padding(side, self.kernel_size[0], self.stride[0]) for side in x.shape[-2:])

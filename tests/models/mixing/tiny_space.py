@@ -37,10 +37,6 @@ def save_tuned(folder: Path, captioner: CompactCaptioner, objective: str, terms:
     captioner.save(folder, make_card, {"recipe.yaml": objective})
 
 
-STEP = 0.2
-"""Standard deviation of a direction's differences from the base."""
-
-
 def write_space(root: Path, directions: Iterable[str] = ("smile", "contrastive")) -> Path:
     """The folder, now with ``base`` and a model of each direction, whose decoder differs from the base's."""
     captioner = tiny_captioner()
@@ -50,7 +46,7 @@ def write_space(root: Path, directions: Iterable[str] = ("smile", "contrastive")
         torch.manual_seed(seed)
         with torch.no_grad():
             for parameter in tuned.model.decoder.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=STEP)
+                parameter.add_(torch.randn_like(parameter), alpha=0.05)
         save_tuned(root / name, tuned, name)
     return root
 
