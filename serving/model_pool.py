@@ -96,7 +96,7 @@ def load_models(args: AppArgs) -> dict[str, LoadedModel]:
 
 def _known(pipeline: CaptionPipeline) -> CaptionPipeline:
     """The pipeline, with the key of its encoder computed: that takes too long for where it is needed."""
-    assert pipeline.encoder_key is None or pipeline.encoder_key
+    _ = pipeline.encoder_key  # cached from now on
     return pipeline
 
 
