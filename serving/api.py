@@ -13,6 +13,7 @@ from models.lookup import resolve
 from serving import openapi, problems
 from serving.middleware.authentication import Authentication
 from serving.middleware.body_limits import BodyLimits
+from serving.middleware.full_house import FullHouse
 from serving.middleware.request_context import RequestContext
 from serving.middleware.security_headers import SecurityHeaders
 from serving.request_ids import HEADER
@@ -51,6 +52,7 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
     openapi.install(app, keys=services.keys is not None)
     limits = services.args.limits
     app.add_middleware(BodyLimits, max_body_bytes=limits.max_body_bytes, timeout_s=limits.body_timeout_s)
+    app.add_middleware(FullHouse, refusal=services.backend.refusal)
     if services.keys is not None:
         app.add_middleware(Authentication, keys=services.keys)
     app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)

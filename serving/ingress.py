@@ -1,7 +1,7 @@
 """The HTTP deployment: the FastAPI application with Ray handles behind it. Loads no torch."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -38,9 +38,16 @@ _GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
 class RayBackend:
     """The captioner and the monitor behind their Serve handles."""
 
-    def __init__(self, captioner: DeploymentHandle[Any], monitor: DeploymentHandle[Any], deadline_s: float) -> None:
+    def __init__(
+        self,
+        captioner: DeploymentHandle[Any],
+        monitor: DeploymentHandle[Any],
+        models: Collection[str],
+        deadline_s: float,
+    ) -> None:
         self._captioner = captioner
         self._monitor = monitor
+        self._models = models
         self._timeout_s = deadline_s + _GRACE_S
         self._was_ready = False
         self._full = FullQueues()
@@ -54,6 +61,10 @@ class RayBackend:
         """CLIPScores of given captions."""
         reply: ScoreReply = await self._ask("score", job)
         return reply
+
+    def refusal(self) -> OverloadedError | None:
+        """That of queues which are full for every model."""
+        return self._full.refusal(self._models)
 
     async def ready(self) -> bool:
         """Whether a captioner replica answers; it exists only after its warm-up."""
@@ -108,7 +119,7 @@ class Ingress:
         self._services = Services(
             args=args,
             models=models,
-            backend=RayBackend(captioner, monitor, args.limits.deadline_s),
+            backend=RayBackend(captioner, monitor, models.cards, args.limits.deadline_s),
             reporter=reporter,
             ledger=ledger,
             outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))

@@ -23,6 +23,12 @@ def refuse(
     return in_format_of_route(request.scope, problem)
 
 
+def refuse_for(request: Request, error: LimnerError) -> Response:
+    """The same, by the error."""
+    retry_after_s = error.retry_after_s if isinstance(error, OverloadedError) else None
+    return refuse(request, error.code, error.detail, retry_after_s=retry_after_s)
+
+
 def add_handlers(app: FastAPI) -> None:
     """Answer limner's errors and those of the HTTP layer itself (no such route, wrong method) alike."""
     app.add_exception_handler(LimnerError, _limner_error)
@@ -31,8 +37,7 @@ def add_handlers(app: FastAPI) -> None:
 
 async def _limner_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LimnerError)
-    retry_after_s = error.retry_after_s if isinstance(error, OverloadedError) else None
-    return refuse(request, error.code, error.detail, retry_after_s=retry_after_s)
+    return refuse_for(request, error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from models.errors import OverloadedError
 from serving.api_keys import ApiKeys
 from serving.args import AppArgs
 from serving.experiments.outcomes import OutcomeSender
@@ -25,6 +26,9 @@ class Backend(Protocol):
 
     async def score(self, job: ScoreJob) -> ScoreReply:
         """CLIPScores of given captions."""
+
+    def refusal(self) -> OverloadedError | None:
+        """What every request for captions or scores gets now, whatever is in it; None: it depends."""
 
     async def ready(self) -> bool:
         """Whether every model has captioned one real picture; answers within a second."""

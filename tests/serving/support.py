@@ -15,6 +15,7 @@ from PIL import Image
 from models.caption_session import Ask
 from models.catalog import FAKE_CARD
 from models.decoding.strategy import Strategy
+from models.errors import OverloadedError
 from models.families.fake import FakeCaptioner
 from models.pipeline import CaptionPipeline, PipelineResult
 from serving.api import build_api
@@ -76,6 +77,9 @@ class LocalBackend:
 
     async def score(self, job: ScoreJob) -> ScoreReply:
         return await self.engine.score(job)
+
+    def refusal(self) -> OverloadedError | None:
+        return None
 
     async def ready(self) -> bool:
         return True

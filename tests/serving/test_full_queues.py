@@ -56,6 +56,25 @@ def test_never_for_long_and_not_at_all_where_nothing_is_known() -> None:
     assert not is_refused(queues, "dial", 1)
 
 
+def test_every_request_is_refused_where_no_model_has_room_for_one_image() -> None:
+    clock = Clock()
+    queues = FullQueues(clock)
+    assert queues.refusal(["dial"]) is None
+    queues.note("dial", 2, refusal())
+    assert queues.refusal(["dial"]) is None  # one image may fit
+    queues.note("dial", 1, refusal())
+    refused = queues.refusal(["dial"])
+    assert refused is not None
+    assert (refused.code, refused.detail, refused.retry_after_s) == ("queue_full", "96 images wait already", 4)
+    assert queues.refusal(["dial", "concise"]) is None
+    clock.now_s += 0.3
+    queues.note("concise", 1, refusal())
+    assert queues.refusal(["dial", "concise"]) is not None
+    clock.now_s += 0.3
+    assert queues.refusal(["dial", "concise"]) is None
+    assert queues.refusal(["concise"]) is not None
+
+
 def test_the_captioner_is_not_asked_meanwhile() -> None:
     asked = 0
 
@@ -65,7 +84,7 @@ def test_the_captioner_is_not_asked_meanwhile() -> None:
         return refusal(full_for_s=1) if arguments else True
 
     async def scenario() -> None:
-        backend = RayBackend(Handle(captioner), Handle(captioner), deadline_s=5)  # type: ignore[arg-type]
+        backend = RayBackend(Handle(captioner), Handle(captioner), ("fake",), deadline_s=5)  # type: ignore[arg-type]
         for _ in range(5):
             with pytest.raises(OverloadedError, match="96 images wait"):
                 await backend.score(ScoreJob("r", "fake", (b"x",), (("a",),)))
@@ -79,7 +98,7 @@ def test_what_is_no_refusal_is_passed_on() -> None:
         return ScoreReply(())
 
     async def scenario() -> None:
-        backend = RayBackend(Handle(captioner), Handle(captioner), deadline_s=5)  # type: ignore[arg-type]
+        backend = RayBackend(Handle(captioner), Handle(captioner), ("fake",), deadline_s=5)  # type: ignore[arg-type]
         assert await backend.score(ScoreJob("r", "fake", (b"x",), (("a",),))) == ScoreReply(())
 
     asyncio.run(scenario())

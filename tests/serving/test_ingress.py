@@ -81,7 +81,7 @@ async def _silent(*_arguments: object) -> None:
 
 
 def backend(captioner: Callable[..., Awaitable[Any]], monitor: Callable[..., Awaitable[Any]] = _silent) -> RayBackend:
-    return RayBackend(Handle(captioner), Handle(monitor), deadline_s=1)  # type: ignore[arg-type]
+    return RayBackend(Handle(captioner), Handle(monitor), ("fake",), deadline_s=1)  # type: ignore[arg-type]
 
 
 JOB = ScoreJob("r", "fake", (b"x",), (("a",),))

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -22,6 +23,8 @@ from serving.services import Backend, Services
 from tests.serving.experiments.support import LocalLedger, experiment, outcome
 from tests.serving.support import client_of
 
+NOT_ASKED = SimpleNamespace(refusal=lambda: None)
+"""A backend that has no room to refuse and nothing to answer with."""
 ARGS = AppArgs(models=("fake",), experiments=(experiment(), experiment("x", "y", name="other")))
 VOTE = {"request_id": "r1", "index": 0, "arm": "a", "value": 1}
 JSON = {"content-type": "application/json"}
@@ -35,7 +38,7 @@ async def application(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Lo
         ledger = LocalLedger(opened)
         sender = OutcomeSender(ledger.record, lambda lost: None)
         models, reporter = ServedModels.from_args(ARGS), Reporter("test", REPORTS_LOST)
-        services = Services(ARGS, models, cast(Backend, None), reporter, ledger, sender)
+        services = Services(ARGS, models, cast(Backend, NOT_ASKED), reporter, ledger, sender)
         async with client_of(build_api(services)) as client:
             yield client, ledger, sender
 
@@ -151,7 +154,7 @@ def test_experiments_that_do_not_run(tmp_path: Path, path: str) -> None:
 def test_a_server_without_experiments() -> None:
     async def scenario() -> None:
         args = AppArgs(models=("fake",))
-        services = Services(args, ServedModels.from_args(args), cast(Backend, None), Reporter("test", REPORTS_LOST))
+        services = Services(args, ServedModels.from_args(args), cast(Backend, NOT_ASKED), Reporter("test", REPORTS_LOST))
         async with client_of(build_api(services)) as client:
             assert (await client.get("/v1/experiments")).json() == {"object": "list", "data": []}
             assert (await client.get("/v1/experiments/tone")).json()["code"] == "unknown_experiment"
