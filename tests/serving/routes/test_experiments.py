@@ -154,7 +154,8 @@ def test_experiments_that_do_not_run(tmp_path: Path, path: str) -> None:
 def test_a_server_without_experiments() -> None:
     async def scenario() -> None:
         args = AppArgs(models=("fake",))
-        services = Services(args, ServedModels.from_args(args), cast(Backend, NOT_ASKED), Reporter("test", REPORTS_LOST))
+        models, reporter = ServedModels.from_args(args), Reporter("test", REPORTS_LOST)
+        services = Services(args, models, cast(Backend, NOT_ASKED), reporter)
         async with client_of(build_api(services)) as client:
             assert (await client.get("/v1/experiments")).json() == {"object": "list", "data": []}
             assert (await client.get("/v1/experiments/tone")).json()["code"] == "unknown_experiment"
