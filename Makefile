@@ -67,11 +67,14 @@ check: $(STAMP)
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run $(MINUTES)
 
+RATIOS = build/ratios.jsonl
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.blip --quick
-	$(BIN)/python -m benchmarks.compact --quick
-	$(BIN)/python -m benchmarks.training
-	$(BIN)/python -m benchmarks.throughput
+	@mkdir -p build && rm -f $(RATIOS)
+	$(BIN)/python -m benchmarks.blip --quick --record $(RATIOS)
+	$(BIN)/python -m benchmarks.compact --quick --record $(RATIOS)
+	$(BIN)/python -m benchmarks.training --record $(RATIOS)
+	$(BIN)/python -m benchmarks.throughput --record $(RATIOS)
+	@$(BIN)/python -m benchmarks.summary $(RATIOS)
 
 bench-serving: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning

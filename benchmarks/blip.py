@@ -10,14 +10,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch import Tensor
-from transformers import BlipConfig, BlipForConditionalGeneration
+from transformers import BlipForConditionalGeneration
 
-from benchmarks.report import hardware, markdown_table, peak_memory_mib, say
+from benchmarks.blip_base import random_blip
+from benchmarks.report import add_record_option, hardware, markdown_table, peak_memory_mib, record, say
 from models.decoding import parse_decode
 from models.decoding.loop import decode
 from models.device import cpu_has_int8, set_threads
@@ -39,12 +41,6 @@ class Group:
     pictures: int
     limits_s: dict[str, float]
     """The least that each of ``ours`` can take on this machine."""
-
-
-def random_blip() -> BlipForConditionalGeneration:
-    """BLIP-base with random weights."""
-    torch.manual_seed(0)
-    return BlipForConditionalGeneration(BlipConfig()).eval()
 
 
 def captioner_of(model: BlipForConditionalGeneration, dtype: str) -> BlipCaptioner:
@@ -122,8 +118,8 @@ def limit_s(model: BlipForConditionalGeneration, machine: Machine, dtype: str, i
     return flops / machine.flops_per_s[stored] + tokens * (weight_bytes + memory_bytes) / machine.bytes_per_s
 
 
-def measure(group: Group, turns: int) -> list[tuple[object, ...]]:
-    """Lines under ``HEADER``; everyone warms up once, every other turn goes backwards."""
+def measure(group: Group, turns: int, file: Path | None) -> list[tuple[object, ...]]:
+    """Lines under ``HEADER``, ratios also into ``file``; everyone warms up once, every other turn goes backwards."""
     everyone = {group.baseline: group.theirs, **group.ours}
     times: dict[str, list[float]] = {name: [] for name in everyone}
     for run in everyone.values():
@@ -134,11 +130,12 @@ def measure(group: Group, turns: int) -> list[tuple[object, ...]]:
             began = time.perf_counter()
             everyone[name]()
             times[name].append(time.perf_counter() - began)
-    return [_line(group, name, times[name], times[group.baseline]) for name in group.ours]
+    return [_line(group, name, times[name], times[group.baseline], file) for name in group.ours]
 
 
-def _line(group: Group, name: str, own: list[float], other: list[float]) -> tuple[object, ...]:
+def _line(group: Group, name: str, own: list[float], other: list[float], file: Path | None) -> tuple[object, ...]:
     ratios = [theirs_s / ours_s for ours_s, theirs_s in zip(own, other, strict=True)]
+    record(file, name, ratios)
     return (
         name,
         group.baseline,
@@ -181,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say("  token and image at that bandwidth, products of the encoder at that rate\n")
     groups = [_beam(model, captioners, machine, pixels[:batch], options.tokens) for batch in (1, 4)]
     for group in [*groups, _diverse(model, captioners["fp32"], machine, pixels[:1], options.tokens)]:
-        say(markdown_table(HEADER, measure(group, turns)) + "\n")
+        say(markdown_table(HEADER, measure(group, turns, options.record)) + "\n")
     exact = theirs(model, pixels, options.tokens, beams=3)()
     for dtype, captioner in captioners.items():
         found = [one for part in pixels.split(4) for one in ours(captioner, part, options.tokens, BEAM)()]
@@ -236,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tokens", type=int, default=20, help="tokens of a caption (default: %(default)s)")
     parser.add_argument("--pictures", type=int, default=16, help="for the agreement (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="torch threads (default: the usable cores)")
+    add_record_option(parser)
     return parser
 
 

@@ -15,11 +15,15 @@ def save_blip_base(folder: Path) -> Path:
     folder.mkdir(parents=True)
     words = [*_SPECIAL, *(f"w{number}" for number in range(_WORDS - len(_SPECIAL))), "[DEC]", "[ENC]"]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    torch.manual_seed(0)
-    model = BlipForConditionalGeneration(blip_base_config())
-    for part in (model, BertTokenizer(str(folder / "vocab.txt")), BlipImageProcessorPil()):
+    for part in (random_blip(), BertTokenizer(str(folder / "vocab.txt")), BlipImageProcessorPil()):
         part.save_pretrained(str(folder))
     return folder
+
+
+def random_blip() -> BlipForConditionalGeneration:
+    """The model alone: equal at every call."""
+    torch.manual_seed(0)
+    return BlipForConditionalGeneration(blip_base_config()).eval()
 
 
 def blip_base_config() -> BlipConfig:

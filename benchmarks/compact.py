@@ -14,7 +14,7 @@ from torch import Tensor
 
 from benchmarks.generate_twin import GenerateTwin
 from benchmarks.pictures import random_jpeg
-from benchmarks.report import hardware, markdown_table, say
+from benchmarks.report import add_record_option, hardware, markdown_table, record, say
 from models.decoding import parse_decode
 from models.decoding.loop import decode
 from models.device import set_threads
@@ -139,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lengths = [len(caption) + 1 for caption in captions]
         say(f"- batch {batch}: {statistics.mean(lengths):.1f} tokens a caption, {min(lengths)} to {max(lengths)}")
         rows += rows_of_table(times_ms, batch)
+        first, *_, ours_ms = times_ms.values()
+        record(options.record, f"compact, batch {batch}", [a / b for a, b in zip(first, ours_ms, strict=True)])
     say("\n" + markdown_table(HEADER, rows) + "\n")
 
 
@@ -157,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=7, help="of each, per row")
     parser.add_argument("--threads", type=int, help="torch threads (default: the usable cores)")
     parser.add_argument("--pictures", type=Path, help="a folder of pictures (default: random ones)")
+    add_record_option(parser)
     return parser
 
 

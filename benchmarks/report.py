@@ -1,5 +1,7 @@
-"""What both benchmarks print: where they ran, percentiles, Markdown tables."""
+"""What benchmarks print and keep: where they ran, percentiles, Markdown tables, ratios for the summary."""
 
+import argparse
+import json
 import math
 import platform
 import resource
@@ -35,6 +37,18 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> s
     cells = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
     rule = ["---" if cells and cells[0][at][:1].isalpha() else "---:" for at in range(len(header))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *cells))
+
+
+def record(file: Path | None, name: str, values: Sequence[float]) -> None:
+    """Add a line for ``benchmarks.summary`` to ``file``, where there is one: the values of all turns of a row."""
+    if file is not None:
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps({"name": name, "values": list(values)}) + "\n")
+
+
+def add_record_option(parser: argparse.ArgumentParser) -> None:
+    """``--record FILE``, which is ``record``'s."""
+    parser.add_argument("--record", type=Path, help="add the ratios of every turn to this file of JSON lines")
 
 
 def say(text: str = "") -> None:

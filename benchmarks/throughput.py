@@ -22,7 +22,7 @@ from urllib.parse import quote
 from benchmarks.blip_base import save_blip_base
 from benchmarks.clients import Answers, Post, closed_loop
 from benchmarks.pictures import random_jpeg
-from benchmarks.report import hardware, markdown_table, percentile, say
+from benchmarks.report import add_record_option, hardware, markdown_table, percentile, record, say
 from benchmarks.serving import LIMNER, free_port, running
 from models.decoding import parse_decode
 from models.device import set_threads
@@ -139,9 +139,14 @@ def in_turn(first: Callable[[], float], second: Callable[[], float], turns: int)
     return measured
 
 
+def shares(bases: Sequence[float], values: Sequence[float]) -> list[float]:
+    """The ratios, turn by turn."""
+    return [value / base for base, value in zip(bases, values, strict=True)]
+
+
 def ratio(bases: Sequence[float], values: Sequence[float]) -> str:
-    """Median and range of the ratios, turn by turn."""
-    ratios = [value / base for base, value in zip(bases, values, strict=True)]
+    """Their median and range."""
+    ratios = shares(bases, values)
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
@@ -170,12 +175,14 @@ def compact_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
             pair = in_turn(bare(pipeline, bodies, 32, options.seconds), served.rate(posts, clients), options.turns)
             pace = (f"{statistics.median(values):.1f}" for values in pair)
             rows.append((what, clients, *pace, ratio(*pair), served.clients_cpu))
+            record(options.record, what, shares(*pair))
         say("## `concise`: images per second against the bare model, batch 32\n")
         say(markdown_table(HEADER, rows) + "\n")
         say("## One client\n")
         one = [raw("concise", body) for body in bodies]
         times = in_turn(alone(pipeline, bodies, options.seconds), served.p50_ms(one), options.turns)
         more = [after - before for before, after in zip(*times, strict=True)]
+        record(options.record, "one client, more ms", more)
         cells = [*(statistics.median(values) for values in times), statistics.median(more)]
         spread = f"{min(more):.1f} to {max(more):.1f}"
         say(markdown_table(("bare p50 ms", "served p50 ms", "more ms", "range"), [(*cells, spread)]) + "\n")
@@ -189,13 +196,14 @@ def _mixed(served: Served, bodies: Sequence[bytes], options: argparse.Namespace)
     runs = {name: served.rate(posts, 32) for name, posts in uniform.items()}
     mixed = served.rate(together, 32)
     mixed()
-    shares, paces = [], []
+    parts, paces = [], []
     for _ in range(options.turns):
         paces.append([run() for run in runs.values()])
-        shares.append(mixed() / statistics.harmonic_mean(paces[-1]))
+        parts.append(mixed() / statistics.harmonic_mean(paces[-1]))
+    record(options.record, "mixed", parts)
     medians = [f"{statistics.median(pace):.1f}" for pace in zip(*paces, strict=True)]
     say("## Mixed traffic, 32 clients: images per second of each option set alone, and together\n")
-    row = (*medians, f"{statistics.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})")
+    row = (*medians, f"{statistics.median(parts):.2f} ({min(parts):.2f} to {max(parts):.2f})")
     say(markdown_table((*OPTIONS, "mixed / harmonic mean (range)"), [row]) + "\n")
 
 
@@ -208,6 +216,7 @@ def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
             pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
             posts = [raw(model, body, BLIP) for body in bodies]
             pair = in_turn(bare(pipeline, bodies, 4, options.seconds, BLIP), served.rate(posts, 8), options.turns)
+            record(options.record, "BLIP-base served", shares(*pair))
     pace = (f"{statistics.median(values):.2f}" for values in pair)
     say("## BLIP-base's size, `--dtype auto`: images per second against the bare model, batch 4\n")
     say(markdown_table(HEADER, [("1 image a request", 8, *pace, ratio(*pair), served.clients_cpu)]) + "\n")
@@ -232,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=6.0, help="of a turn")
     parser.add_argument("--width", type=int, default=500, help="width of the pictures, px")
     parser.add_argument("--blip", action=argparse.BooleanOptionalAction, default=True, help="a BLIP-base too")
+    add_record_option(parser)
     return parser
 
 

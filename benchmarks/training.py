@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.pictures import random_jpeg
-from benchmarks.report import hardware, markdown_table, say
+from benchmarks.report import add_record_option, hardware, markdown_table, record, say
 from models.catalog import find_captioner
 from models.device import set_threads
 from models.families.base import TorchCaptioner
@@ -194,6 +194,7 @@ def ratios(steps: dict[str, Step], turns: int) -> tuple[list[float], list[float]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.training", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=int, default=7, help="of each contestant")
+    add_record_option(parser)
     options = parser.parse_args(arguments)
     set_threads(None)
     say("## SMILE's loss\n")
@@ -202,6 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     both = heads()
     memory = {name: peak_bytes(step) - _WEIGHT_GRADIENTS for name, step in both.items()}
     papers, ours, times = ratios(both, options.turns)
+    record(options.record, "loss", times)
+    record(options.record, "loss, memory", [memory["masked full softmax"] / memory["limner"]])
     rows = [
         ("masked full softmax", 1000 * statistics.median(papers), memory["masked full softmax"] / 2**20, "", ""),
         ("limner", 1000 * statistics.median(ours), memory["limner"] / 2**20, _spread(times), _times(memory)),
@@ -213,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for captions, what in ((1, "independent pairs"), (5, "5 captions an image")):
         with tempfile.TemporaryDirectory() as folder:
             without, with_cache, times = ratios(training_steps(Path(folder), captions), options.turns)
+            record(options.record, f"step, {what}", times)
             pace = [IMAGES / statistics.median(seconds) for seconds in (without, with_cache)]
             rows.append((what, *pace, _spread(times)))
     say(markdown_table(("captions", "no cache, images/s", "limner, images/s", "times faster (range)"), rows) + "\n")
