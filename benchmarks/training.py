@@ -147,7 +147,7 @@ def training_steps(folder: Path, captions_per_image: int) -> dict[str, Step]:
     captioner.train_encoder(False)
     captioner.train()
     trained = [parameter for name, parameter in captioner.named_parameters() if ".vision." not in name]
-    optimiser = torch.optim.AdamW(trained, lr=1e-6)
+    optimiser = torch.optim.AdamW(trained, lr=1e-6, fused=True)
     objective = Smile(Smile.Options(mle_weight=0.5))
     pictures, views = Pictures(folder, 2 * IMAGES), ViewOptions()
     caches = {

@@ -85,7 +85,7 @@ class StepTrainer(Trainer):
             self.add_callback(event_files(self._out / "tensorboard"))
 
     def create_optimizer(self, *_: Any) -> Any:
-        self.optimizer = torch.optim.AdamW(self._groups, lr=self.args.learning_rate, betas=(0.9, 0.98))
+        self.optimizer = torch.optim.AdamW(self._groups, lr=self.args.learning_rate, betas=(0.9, 0.98), fused=True)
         return self.optimizer
 
     # --- steps --------------------------------------------------------------------------------------------------

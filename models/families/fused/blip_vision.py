@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.families.fused.linears import Linear, Pack
+from models.families.fused.linears import Linear, Pack, with_activation
 from models.families.fused.parts import Norm, norm_of
+
+_HEADS_TOGETHER = 3
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class _Block:
     out: Linear
     mlp_norm: Norm
     up: Linear
-    activation: Callable[[Tensor], Tensor]
+    """With the activation."""
     down: Linear
 
 
@@ -33,7 +35,7 @@ class FusedVision:
     heads: int
     scale: float
     dtype: torch.dtype
-    """Of the sums between the blocks, and of attention."""
+    """Of the sums between the blocks."""
 
     @torch.no_grad()
     def __call__(self, pixels: Tensor) -> Tensor:
@@ -41,16 +43,29 @@ class FusedVision:
         x = embedded.to(self.dtype)
         for block in self.blocks:
             x = x + self._attention(block, block.norm(x).to(embedded.dtype)).to(self.dtype)
-            inner = block.activation(block.up(block.mlp_norm(x).to(embedded.dtype)))
-            x = x + block.down(inner).to(self.dtype)
+            x = x + block.down(block.up(block.mlp_norm(x).to(embedded.dtype))).to(self.dtype)
         return self.last_norm(x).to(embedded.dtype)
 
     def _attention(self, block: _Block, x: Tensor) -> Tensor:
         images, positions, _ = x.shape
-        qkv = block.qkv(x).to(self.dtype).view(images, positions, 3, self.heads, -1)
+        qkv = block.qkv(x).view(images, positions, 3, self.heads, -1)
         queries, keys, values = qkv.permute(2, 0, 3, 1, 4).unbind()  # (B, H, S, D/H)
-        mixed = scaled_dot_product_attention(queries, keys, values, scale=self.scale)
-        return block.out(mixed.transpose(1, 2).reshape(images, positions, -1).to(x.dtype))
+        return block.out(attend(queries, keys, values, self.scale).reshape(images, positions, -1))
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Attention of (B, H, S, D/H), as (B, S, H, D/H)."""
+    if queries.dtype != torch.bfloat16 or queries.device.type != "cpu":
+        return scaled_dot_product_attention(queries, keys, values, scale=scale).transpose(1, 2)
+    # The fused kernel converts bf16, products multiply it; weights of few heads at a time stay in the core's cache.
+    images, heads, positions, features = queries.shape
+    mixed = queries.new_empty(images, positions, heads, features)
+    for image in range(images):
+        for first in range(0, heads, _HEADS_TOGETHER):
+            some = (image, slice(first, first + _HEADS_TOGETHER))
+            shares = ((queries[some] * scale) @ keys[some].transpose(-1, -2)).softmax(dim=-1)
+            mixed[image, :, some[1]] = (shares @ values[some]).transpose(0, 1)
+    return mixed
 
 
 def read_blip_vision(model: Any, pack: Pack, dtype: torch.dtype) -> FusedVision:
@@ -64,8 +79,7 @@ def read_blip_vision(model: Any, pack: Pack, dtype: torch.dtype) -> FusedVision:
                 qkv=pack(layer.self_attn.qkv.weight, layer.self_attn.qkv.bias),
                 out=pack(layer.self_attn.projection.weight, layer.self_attn.projection.bias),
                 mlp_norm=norm_of(layer.layer_norm2, dtype),
-                up=pack(layer.mlp.fc1.weight, layer.mlp.fc1.bias),
-                activation=layer.mlp.activation_fn,
+                up=with_activation(pack(layer.mlp.fc1.weight, layer.mlp.fc1.bias), layer.mlp.activation_fn),
                 down=pack(layer.mlp.fc2.weight, layer.mlp.fc2.bias),
             )
             for layer in model.encoder.layers

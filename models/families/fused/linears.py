@@ -3,6 +3,7 @@
 ``Pack`` makes a function of a layer's weight (N, K) and bias (N,): from x (..., K) to (..., N) in x's dtype.
 """
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal
@@ -10,11 +11,19 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
+from transformers.activations import GELUActivation
 
 Linear = Callable[[Tensor], Tensor]
 Pack = Callable[[Tensor, Tensor | None], Linear]
 Precision = Literal["stored", "int8"]
 """``stored``: the products are those of the weights' own dtype; ``int8``: of weights and inputs in 8 bits."""
+
+
+def with_activation(product: Linear, activation: Callable[[Tensor], Tensor]) -> Linear:
+    """``activation`` after ``product``, in one where that can be."""
+    if isinstance(product, PackedLinear) and isinstance(activation, GELUActivation):
+        return product.then_gelu()
+    return lambda x: activation(product(x))
 
 
 def packing(precision: Precision, device: torch.device) -> Pack:
@@ -46,12 +55,17 @@ class PackedLinear:
         self._dtype = weight.dtype
         self._bias = None if bias is None else bias.detach()
         self._weight: Any = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
+        self._then = ("none", [], "")
 
     def __call__(self, x: Tensor) -> Tensor:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x.to(self._dtype), self._weight, self._bias, "none", [], ""
-        )
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self._dtype), self._weight, self._bias, *self._then)
         return product.to(x.dtype)
+
+    def then_gelu(self) -> "PackedLinear":
+        """The same product, and GELU (by the error function) of it while it is still in a register."""
+        both = copy.copy(self)
+        both._then = ("gelu", [], "none")
+        return both
 
 
 class Int8Linear:

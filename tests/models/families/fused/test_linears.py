@@ -1,9 +1,10 @@
 import pytest
 import torch
 from torch.nn.functional import linear
+from transformers.activations import ACT2FN
 
 from models.device import cpu_has_int8
-from models.families.fused.linears import Int8Linear, Pack, PackedLinear, PlainLinear, packing
+from models.families.fused.linears import Int8Linear, Pack, PackedLinear, PlainLinear, packing, with_activation
 
 CPU = torch.device("cpu")
 SIZES = [(96, 64), (31, 32), (5, 3)]
@@ -22,6 +23,15 @@ def test_products_are_the_modules(
         assert (product.shape, product.dtype) == ((rows, 2, outputs), torch.float32)
         scale = inputs**0.5
         torch.testing.assert_close(product / scale, linear(x, weight, one) / scale, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("pack", [PlainLinear, PackedLinear])
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "relu"])
+def test_an_activation_in_the_product_is_the_activation_after_it(pack: Pack, name: str) -> None:
+    weight, bias, x = torch.randn(32, 64) / 8, torch.randn(32), torch.randn(5, 64)
+    product, activation = pack(weight, bias), ACT2FN[name]
+    torch.testing.assert_close(with_activation(product, activation)(x), activation(product(x)), rtol=1e-5, atol=1e-5)
+    assert isinstance(with_activation(product, activation), PackedLinear) == (pack is PackedLinear and name == "gelu")
 
 
 @pytest.mark.skipif(not cpu_has_int8(), reason="needs a processor with AVX-512 VNNI")
