@@ -154,6 +154,23 @@ def test_a_run_resumes_bit_by_bit_whatever_was_drawn_before(
     assert same(resumed.average.tensors, run.trainer.average.tensors)
 
 
+def test_the_optimizer_is_adamw_as_it_is_written(captioner: CompactCaptioner, data: TinyData, tmp_path: Path) -> None:
+    trainer = make_trainer(captioner, data, tmp_path)
+    optimizer = trainer.create_optimizer()
+    ours = [group["params"] for group in optimizer.param_groups]
+    theirs = [[tensor.detach().clone().requires_grad_() for tensor in group] for group in ours]
+    groups = [{"params": group, "lr": rate} for group, rate in zip(theirs, (RATE, SLOW_RATE), strict=True)]
+    plain = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=False, foreach=False)
+    for _ in range(3):
+        for own, other in zip(sum(ours, []), sum(theirs, []), strict=True):
+            own.grad = torch.randn_like(own)
+            other.grad = own.grad.clone()
+        optimizer.step()
+        plain.step()
+    for own, other in zip(sum(ours, []), sum(theirs, []), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-6)
+
+
 def test_complete_checkpoints_only_and_no_more_than_two(run: Run) -> None:
     assert [path.name for path in checkpoints(run.out)] == ["checkpoint-4", "checkpoint-6"]
     assert not [path.name for path in run.out.iterdir() if path.name.startswith(".")]
