@@ -6,11 +6,9 @@ agree does: a random model hardly prefers one word to the next, so that a traine
 
 import argparse
 import copy
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,28 +17,12 @@ from torch import Tensor
 from transformers import BlipForConditionalGeneration
 
 from benchmarks.blip_base import random_blip
-from benchmarks.report import add_record_option, hardware, markdown_table, peak_memory_mib, record, say
-from models.decoding import parse_decode
-from models.decoding.loop import decode
+from benchmarks.contest import HEADER, Captions, Group, measure, ours, pictures, theirs
+from benchmarks.report import add_record_option, hardware, markdown_table, peak_memory_mib, say
 from models.device import cpu_has_int8, set_threads
 from models.families.blip import BlipCaptioner
 
-HEADER = ("what", "against", "ratio", "from", "to", "ms per picture", "baseline ms", "the limit would be")
-Captions = list[tuple[int, ...]]
-Run = Callable[[], Captions]
 BEAM: dict[str, Any] = {"name": "beam", "options": {"beams": 3}}
-
-
-@dataclass(frozen=True)
-class Group:
-    """Contestants that take turns with a baseline on the same pixels."""
-
-    baseline: str
-    theirs: Run
-    ours: dict[str, Run]
-    pictures: int
-    limits_s: dict[str, float]
-    """The least that each of ``ours`` can take on this machine."""
 
 
 def captioner_of(model: BlipForConditionalGeneration, dtype: str) -> BlipCaptioner:
@@ -50,37 +32,6 @@ def captioner_of(model: BlipForConditionalGeneration, dtype: str) -> BlipCaption
         captioner.to(torch.bfloat16)
     captioner.precision = "int8" if dtype == "int8" else "stored"
     return captioner
-
-
-def pictures(count: int, size: int) -> Tensor:
-    """Pixels (B, 3, H, W) of random colour blotches."""
-    generator = torch.Generator().manual_seed(1)
-    return (
-        torch.randn(count, 3, 6, 6, generator=generator).repeat_interleave(size // 6, 2).repeat_interleave(size // 6, 3)
-    )
-
-
-def ours(captioner: BlipCaptioner, pixels: Tensor, tokens: int, raw: dict[str, Any]) -> Callable[[], Captions]:
-    """Encoding and decoding of all pictures in one batch."""
-    strategy = parse_decode({**raw, "options": raw["options"] | {"min_tokens": tokens, "max_tokens": tokens}})
-
-    def run() -> Captions:
-        with torch.inference_mode():
-            found = decode(captioner, captioner.encode(pixels), strategy, batch=len(pixels))
-        return [image[0].tokens for image in found]
-
-    return run
-
-
-def theirs(model: BlipForConditionalGeneration, pixels: Tensor, tokens: int, beams: int) -> Callable[[], Captions]:
-    """The same by ``generate``."""
-
-    def run() -> Captions:
-        with torch.inference_mode():
-            rows = model.generate(pixel_values=pixels, num_beams=beams, max_new_tokens=tokens, min_new_tokens=tokens)
-        return [tuple(row[-tokens:]) for row in rows.tolist()]
-
-    return run
 
 
 @dataclass(frozen=True)
@@ -116,34 +67,6 @@ def limit_s(model: BlipForConditionalGeneration, machine: Machine, dtype: str, i
     weight_bytes = weights * {"fp32": 4, "bf16": 2, "int8": 1}[dtype]
     memory_bytes = 2 * positions * text.hidden_size * text.num_hidden_layers * images * stored.itemsize
     return flops / machine.flops_per_s[stored] + tokens * (weight_bytes + memory_bytes) / machine.bytes_per_s
-
-
-def measure(group: Group, turns: int, file: Path | None) -> list[tuple[object, ...]]:
-    """Lines under ``HEADER``, ratios also into ``file``; everyone warms up once, every other turn goes backwards."""
-    everyone = {group.baseline: group.theirs, **group.ours}
-    times: dict[str, list[float]] = {name: [] for name in everyone}
-    for run in everyone.values():
-        run()
-    for turn in range(turns):
-        order = list(everyone) if turn % 2 else list(reversed(everyone))
-        for name in order:
-            began = time.perf_counter()
-            everyone[name]()
-            times[name].append(time.perf_counter() - began)
-    return [_line(group, name, times[name], times[group.baseline], file) for name in group.ours]
-
-
-def _line(group: Group, name: str, own: list[float], other: list[float], file: Path | None) -> tuple[object, ...]:
-    ratios = [theirs_s / ours_s for ours_s, theirs_s in zip(own, other, strict=True)]
-    record(file, name, ratios)
-    return (
-        name,
-        group.baseline,
-        *(f"{value:.2f}" for value in (statistics.median(ratios), min(ratios), max(ratios))),
-        statistics.median(own) / group.pictures * 1000,
-        statistics.median(other) / group.pictures * 1000,
-        f"{statistics.median(other) / group.limits_s[name]:.2f}",
-    )
 
 
 def agreement(exact: Captions, found: Captions) -> str:
