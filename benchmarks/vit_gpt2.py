@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         captioners[str(dtype).removeprefix("torch.")] = own
     say("## ViT-GPT2 against transformers\n")
     say(f"- {hardware()}; torch {torch.__version__}, transformers {transformers.__version__}, {threads} threads")
-    say(
-        f"- beam 3, {options.tokens} tokens a caption, pixels in, captions out; {options.turns} turns after one that warms up"
-    )
+    say(f"- beam 3, {options.tokens} tokens a caption, pixels in, captions out; {options.turns} turns after a warm-up")
     rows, equal = [], []
     for batch in (1, 4):
         pixels = pictures(batch, SIZE_PX)
