@@ -29,4 +29,6 @@ def random_blip() -> BlipForConditionalGeneration:
 def blip_base_config() -> BlipConfig:
     """That of the published checkpoints."""
     ids = {"bos_token_id": _WORDS, "sep_token_id": 102, "pad_token_id": 0, "eos_token_id": 2}
-    return BlipConfig(text_config={"num_attention_heads": 12, **ids}, vision_config={"image_size": 384})
+    return BlipConfig(
+        text_config={"num_attention_heads": 12, **ids}, vision_config={"image_size": 384, "initializer_range": 0.02}
+    )

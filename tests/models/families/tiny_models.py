@@ -48,7 +48,8 @@ def save_blip(folder: Path) -> Path:
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = BlipConfig(
         text_config=shape | ids | {"vocab_size": vocab, "encoder_hidden_size": 32, "max_position_embeddings": 48},
-        vision_config=shape | {"image_size": IMAGE_PX, "patch_size": 16},
+        # Its default, 1e-10, would make all pictures alike.
+        vision_config=shape | {"image_size": IMAGE_PX, "patch_size": 16, "initializer_range": 0.1},
     )
     model = BlipForConditionalGeneration(config)
     _favour_words(model.text_decoder.cls.predictions.bias, end=3, never=[0, 1, 2, 4, vocab - 2, vocab - 1])
