@@ -119,7 +119,7 @@ class CompactCaptioner(TorchCaptioner):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S+1, D)."""
-        memory: Tensor = self.model.encode(pixels.to(self.device, self.dtype))
+        memory: Tensor = self.model.encode(self.upload(pixels))
         return memory
 
     def train_encoder(self, trained: bool) -> list[Parameter]:
@@ -139,7 +139,7 @@ class CompactCaptioner(TorchCaptioner):
     def encode_stem(self, pixels: Tensor) -> Tensor:
         """Features (B, C, h, w) of the frozen half of a trained encoder, or the grid (B, S, C) of a frozen one."""
         vision = self.model.vision
-        pixels = pixels.to(self.device, self.dtype)
+        pixels = self.upload(pixels)
         features: Tensor = vision.forward_stem(pixels) if self.encoder_is_trained else vision(pixels)
         return features
 
