@@ -140,5 +140,8 @@ def merge(states: Sequence[DecodeState]) -> DecodeState:
 
 def keep(state: DecodeState, images: Tensor) -> None:
     """Drop all images of ``state`` but ``images`` (B',), in that order."""
-    state.memory = [keys_values.index_select(1, images) for keys_values in state.memory]
+    moving = (images != torch.arange(len(images), device=images.device)).nonzero().squeeze(1)
+    for keys_values in state.memory if len(moving) else ():
+        keys_values[:, moving] = keys_values[:, images[moving]]  # what keeps its place is not copied
+    state.memory = [keys_values[:, : len(images)] for keys_values in state.memory]
     state.cache.keep(images)

@@ -1,4 +1,4 @@
-"""Steps of one token over tensors of few fixed shapes, which CUDA repeats as one graph instead of some hundred launches.
+"""Steps of one token over tensors of few fixed shapes, which CUDA repeats as one graph, not as hundreds of launches.
 
 A step of a decoder of BLIP's size takes a GPU far less time than Python and the driver need to ask for its kernels one
 by one. A graph is asked for once, but always works on the same addresses: states lie in its buffers while they use it.
@@ -95,25 +95,27 @@ class StaticSteps:
 
 
 class _Memory:
-    """Room for the memory of so many images, (2, B, H, S, D/H) for each layer; one state at a time has its own there."""
+    """Room for the memory of so many images, (2, B, H, S, D/H) of each layer: one state at a time has its own there."""
 
     def __init__(self, like: list[Tensor], images: int) -> None:
         with torch.inference_mode(False):  # else nobody could write to it outside of that mode
             self.whole = [one.new_zeros(2, images, *one.shape[2:]) for one in like]
-        self._lent: list[Tensor] | None = None
         self._user: Callable[[], DecodeState | None] = lambda: None
 
     def take_in(self, state: DecodeState) -> None:
         """Let the memory of ``state`` lie here; it is copied where it does not already."""
-        if state.memory is self._lent:
+        if self._holds(state):
             return
         before = self._user()
-        if before is not None and before.memory is self._lent:
+        if before is not None and self._holds(before):
             before.memory = [one.clone() for one in before.memory]
         lent = [one[:, : own.shape[1]] for one, own in zip(self.whole, state.memory, strict=True)]
         for place, own in zip(lent, state.memory, strict=True):
             place.copy_(own)
-        state.memory, self._lent, self._user = lent, lent, weakref.ref(state)
+        state.memory, self._user = lent, weakref.ref(state)
+
+    def _holds(self, state: DecodeState) -> bool:
+        return _begins_with(self.whole[0], state.memory[0])
 
 
 class _Buffers:
@@ -130,7 +132,6 @@ class _Buffers:
         self._memory = memory
         self._padding: list[int] = []
         """What ``_begins`` says of the images."""
-        self._lent: Tensor | None = None
         self._user: Callable[[], Rows | None] = lambda: None
         self._capture = capture
         self._run: Run = partial(step, self._ids, memory.whole, self._keys_values, self._begins, self._column)
@@ -155,19 +156,24 @@ class _Buffers:
         if self._padding != rows.padding:
             self._begins[: rows.count].copy_(rows.begins())
             self._padding = list(rows.padding)
-        if rows.keys_values is self._lent:
+        if _begins_with(self._keys_values, rows.keys_values):
             return
         before = self._user()
-        if before is not None and before.keys_values is self._lent:
+        if before is not None and _begins_with(self._keys_values, before.keys_values):
             before.keys_values = before.keys_values.clone()
         lent, columns = self._keys_values[:, : rows.count], rows.columns
         lent[:, :, :columns].copy_(rows.keys_values[:, :, :columns])
         lent[:, :, columns:].zero_()  # what is masked is multiplied by 0: it must be finite
-        rows.keys_values, self._lent, self._user = lent, lent, weakref.ref(rows)
+        rows.keys_values, self._user = lent, weakref.ref(rows)
+
+
+def _begins_with(whole: Tensor, part: Tensor) -> bool:
+    """Whether ``part`` is the front of ``whole``, of which nothing else lies at that address."""
+    return part.data_ptr() == whole.data_ptr()
 
 
 class CudaGraphs:
-    """Makes CUDA graphs, which share the memory of what lies between their inputs and logits: none runs beside others."""
+    """Makes CUDA graphs, which share the memory of what lies between inputs and logits: none runs beside others."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
