@@ -22,7 +22,7 @@ from models.families.compact.step_cache import StepCache, cat_pairs
 from models.families.compact.text import join_words
 from models.interfaces import DecodeState, TeacherForced
 from models.mixing.loading import read_weights
-from models.rows import keep_rows
+from models.rows import keep_rows, moving_rows
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -174,7 +174,10 @@ class CompactCaptioner(TorchCaptioner):
         return DecodeState([cat_pairs(layer) for layer in layers], StepCache.merge([state.cache for state in states]))
 
     def keep(self, state: DecodeState, images: Tensor) -> None:
-        state.memory = [(keep_rows(key, images), keep_rows(value, images)) for key, value in state.memory]
+        movers = moving_rows(images)
+        state.memory = [
+            (keep_rows(key, images, movers), keep_rows(value, images, movers)) for key, value in state.memory
+        ]
         state.cache.keep(images)
 
     def forward_teacher(

@@ -10,6 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from models.families.fused.parts import Layer, Norm, Parts
 from models.families.fused.rows import Rows, merge_rows
 from models.interfaces import DecodeState
+from models.rows import keep_rows, moving_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +141,8 @@ def merge(states: Sequence[DecodeState]) -> DecodeState:
 
 def keep(state: DecodeState, images: Tensor) -> None:
     """Drop all images of ``state`` but ``images`` (B',), in that order."""
-    moving = (images != torch.arange(len(images), device=images.device)).nonzero().squeeze(1)
-    for keys_values in state.memory if len(moving) else ():
-        keys_values[:, moving] = keys_values[:, images[moving]]  # what keeps its place is not copied
-    state.memory = [keys_values[:, : len(images)] for keys_values in state.memory]
+    movers = moving_rows(images)
+    state.memory = [
+        keep_rows(keys_values.transpose(0, 1), images, movers).transpose(0, 1) for keys_values in state.memory
+    ]
     state.cache.keep(images)

@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -177,13 +178,13 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._pool: tuple[int, int] | None = None
+        self._pool: Any = None
 
     def __call__(self, run: Run) -> Run:
         """A ``Capture``."""
         with torch.cuda.device(self._device):
             self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-            aside = torch.cuda.Stream()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):  # libraries choose their kernels and get their workspaces before
                 for _ in range(2):

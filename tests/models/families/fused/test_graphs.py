@@ -51,7 +51,7 @@ def tape(run: Run) -> Run:
             args, kwargs = tree_map(lambda x: now.get(id(x), x), arguments)
             for then, again in zip(tree_leaves(out), tree_leaves(func(*args, **kwargs)), strict=True):
                 now[id(then)] = again
-        return now[id(logits)]
+        return logits.copy_(now[id(logits)])  # a graph, too, always leaves them in the same place
 
     return repeat
 
