@@ -5,6 +5,7 @@ by one. A graph is asked for once, but always works on the same addresses: state
 """
 
 import logging
+import threading
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -176,23 +177,29 @@ def _begins_with(whole: Tensor, part: Tensor) -> bool:
 class CudaGraphs:
     """Makes CUDA graphs, which share the memory of what lies between inputs and logits: none runs beside others."""
 
+    _one_at_a_time = threading.Lock()
+    """CUDA captures for one thread of a process only."""
+
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool: Any = None
+        self._aside: Any = None
 
     def __call__(self, run: Run) -> Run:
         """A ``Capture``."""
-        with torch.cuda.device(self._device):
-            self._pool = torch.cuda.graph_pool_handle() if self._pool is None else self._pool
-            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):  # libraries choose their kernels and get their workspaces before
+        with self._one_at_a_time, torch.cuda.device(self._device):
+            if self._pool is None:  # torch's own stream for captures is of the device that had the first
+                self._pool = torch.cuda.graph_pool_handle()
+                self._aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            self._aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._aside):  # libraries choose their kernels and get their workspaces before
                 for _ in range(2):
                     run()
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(self._aside)
             graph = torch.cuda.CUDAGraph()
             # Other threads, which prepare pictures, may allocate meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            mode = "thread_local"
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._aside, capture_error_mode=mode):
                 logits = run()
 
         def repeat() -> Tensor:
