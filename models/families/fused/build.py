@@ -31,7 +31,8 @@ def fuse_decoder(decoder: Any, precision: Precision = "stored") -> FusedDecoder:
     fused = FusedDecoder(parts, dtype, memory_dtype=weight.dtype)
     if weight.device.type != "cuda":
         return fused
-    return replace(fused, static_steps=StaticSteps(fused.step_at, CudaGraphs(weight.device)))
+    graphs = CudaGraphs(weight.device)
+    return replace(fused, static_steps=StaticSteps(fused.step_at, graphs, free_bytes=graphs.free_bytes))
 
 
 def fuse_vision(model: Any) -> FusedVision:

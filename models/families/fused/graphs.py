@@ -5,6 +5,7 @@ by one. A graph is asked for once, but always works on the same addresses: state
 """
 
 import logging
+import math
 import threading
 import weakref
 from collections import Counter, OrderedDict
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 COLUMNS = 32
 """Columns that a shape has more than the next smaller one; those that no token stands in yet are masked."""
 _MOST_SHAPES = 32
+_SHARE = 0.25
+"""Of the memory that is free, what a new shape may take."""
 _WORTH_STEPS = 8
 """Steps of a shape before it gets a graph, which takes about as long to make as so many."""
 
@@ -61,8 +64,15 @@ class StaticSteps:
     kernel at a time from then on.
     """
 
-    def __init__(self, step: Step, capture: Capture, worth_steps: int = _WORTH_STEPS) -> None:
-        self._step, self._capture, self._worth_steps = step, capture, worth_steps
+    def __init__(
+        self,
+        step: Step,
+        capture: Capture,
+        worth_steps: int = _WORTH_STEPS,
+        free_bytes: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        """``free_bytes``: of the device's memory; a shape that wants too much of it is left to others."""
+        self._step, self._capture, self._worth_steps, self._free_bytes = step, capture, worth_steps, free_bytes
         self._uses: Counter[Shape] = Counter()
         self._memories: weakref.WeakValueDictionary[tuple[int, int], _Memory] = weakref.WeakValueDictionary()
         self._shapes: OrderedDict[Shape, _Buffers] = OrderedDict()
@@ -76,24 +86,38 @@ class StaticSteps:
         if self.failed or self._uses[shape] <= self._worth_steps:
             return None
         try:
-            return self._buffers(shape, state).append(state, ids)
+            buffers = self._buffers(shape, state)
+            return None if buffers is None else buffers.append(state, ids)
         except RuntimeError:
             self.failed = True
             logger.warning("no CUDA graph for %s: steps are taken without from now on", shape, exc_info=True)
             self._shapes.clear()
             return None
 
-    def _buffers(self, shape: Shape, state: DecodeState) -> "_Buffers":
+    def _buffers(self, shape: Shape, state: DecodeState) -> "_Buffers | None":
+        """Those of the shape; None where there is no room for them."""
         found = self._shapes.get(shape)
         if found is None:
             while len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.popitem(last=False)
             place = (shape.images, shape.positions)
-            if (memory := self._memories.get(place)) is None:
+            memory = self._memories.get(place)
+            if _bytes(shape, state, memory is None) > _SHARE * self._free_bytes():
+                return None
+            if memory is None:
                 self._memories[place] = memory = _Memory(state.memory, shape.images)
             self._shapes[shape] = found = _Buffers(self._step, self._capture, shape, memory, state.cache)
         self._shapes.move_to_end(shape)
         return found
+
+
+def _bytes(shape: Shape, state: DecodeState, with_memory: bool) -> float:
+    """What buffers of the shape take."""
+    memory, own = state.memory, state.cache.keys_values
+    layers, _, _, *rest = own.shape
+    rows_bytes = layers * shape.images * shape.each * shape.columns * math.prod(rest) * own.element_size()
+    memory_bytes = sum(one.nbytes for one in memory) / memory[0].shape[1] * shape.images
+    return rows_bytes + with_memory * memory_bytes
 
 
 class _Memory:
@@ -184,6 +208,10 @@ class CudaGraphs:
         self._device = device
         self._pool: Any = None
         self._aside: Any = None
+
+    def free_bytes(self) -> float:
+        """What nobody holds of the device's memory."""
+        return torch.cuda.mem_get_info(self._device)[0]
 
     def __call__(self, run: Run) -> Run:
         """A ``Capture``."""

@@ -191,6 +191,24 @@ def test_a_shape_must_be_worth_it(blip_folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @torch.no_grad()
+def test_a_shape_without_room_is_left_to_others(blip_folder: Path) -> None:
+    captioner = BlipCaptioner.load(str(blip_folder))
+    fused, free = fuse_decoder(captioner.decoder), [0.0]
+    steps = StaticSteps(fused.step_at, tape, worth_steps=0, free_bytes=lambda: free[0])
+    memory = captioner.encode(pixels_of(captioner, 3))
+    state, _ = fused.start(memory, torch.full((3, 1), captioner.start_id), [0, 0, 0])
+    ids = torch.tensor([[5], [6], [7]])
+    assert steps(state, ids) is None and not steps.failed
+    state_bytes = sum(one.nbytes for one in state.memory) / 3 * 4
+    rows = state.cache.keys_values
+    free[0] = 4 * (state_bytes + rows[:, :1, :1].nbytes * 4 * COLUMNS)
+    logits = steps(state, ids)
+    assert logits is not None
+    alone, _ = fused.start(memory, torch.full((3, 1), captioner.start_id), [0, 0, 0])
+    torch.testing.assert_close(logits, fused.append(alone, ids), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
 def test_what_cannot_be_captured_goes_on_without(
     blip_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
