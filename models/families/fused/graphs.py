@@ -211,7 +211,8 @@ class CudaGraphs:
 
     def free_bytes(self) -> float:
         """What nobody holds of the device's memory."""
-        return torch.cuda.mem_get_info(self._device)[0]
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return float(free)
 
     def __call__(self, run: Run) -> Run:
         """A ``Capture``."""
