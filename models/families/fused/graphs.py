@@ -115,9 +115,9 @@ def _bytes(shape: Shape, state: DecodeState, with_memory: bool) -> float:
     """What buffers of the shape take."""
     memory, own = state.memory, state.cache.keys_values
     layers, _, _, *rest = own.shape
-    rows_bytes = layers * shape.images * shape.each * shape.columns * math.prod(rest) * own.element_size()
-    memory_bytes = sum(one.nbytes for one in memory) / memory[0].shape[1] * shape.images
-    return rows_bytes + with_memory * memory_bytes
+    rows_bytes: float = layers * shape.images * shape.each * shape.columns * math.prod(rest) * own.element_size()
+    memory_bytes: float = sum(one.nbytes for one in memory) / memory[0].shape[1] * shape.images
+    return memory_bytes + rows_bytes if with_memory else rows_bytes
 
 
 class _Memory:
@@ -211,8 +211,7 @@ class CudaGraphs:
 
     def free_bytes(self) -> float:
         """What nobody holds of the device's memory."""
-        free, _ = torch.cuda.mem_get_info(self._device)
-        return float(free)
+        return torch.cuda.mem_get_info(self._device)[0]
 
     def __call__(self, run: Run) -> Run:
         """A ``Capture``."""
