@@ -184,10 +184,10 @@ class CaptionSession:
 def _encode(captioner: Captioner, asks: Sequence[Ask]) -> Any:
     """The memory of all pictures; those whose features are known are not encoded again."""
     if all(ask.features is None and ask.remember is None for ask in asks):
-        return captioner.encode(torch.stack(_pixels(captioner, asks)))
+        return captioner.encode(_pixels(captioner, asks))
     assert isinstance(captioner, TorchCaptioner)
     fresh = [ask for ask in asks if ask.features is None]
-    encoded = iter(captioner.encode_stem(torch.stack(_pixels(captioner, fresh))) if fresh else ())
+    encoded = iter(captioner.encode_stem(_pixels(captioner, fresh)) if fresh else ())
     features = [next(encoded) if ask.features is None else ask.features for ask in asks]
     for ask, found in zip(asks, features, strict=True):
         if ask.features is None and ask.remember is not None:
@@ -195,7 +195,16 @@ def _encode(captioner: Captioner, asks: Sequence[Ask]) -> Any:
     return captioner.encode_from_stem(torch.stack(features))
 
 
-def _pixels(captioner: Captioner, asks: Sequence[Ask]) -> list[torch.Tensor]:
+def _pixels(captioner: Captioner, asks: Sequence[Ask]) -> torch.Tensor:
+    """(B, C, H, W), pinned where a GPU will fetch them."""
+    pixels = _prepared(captioner, asks)
+    if not isinstance(captioner, TorchCaptioner) or captioner.device.type != "cuda":
+        return torch.stack(pixels)
+    pinned = torch.empty(len(pixels), *pixels[0].shape, dtype=pixels[0].dtype, pin_memory=True)
+    return torch.stack(pixels, out=pinned)
+
+
+def _prepared(captioner: Captioner, asks: Sequence[Ask]) -> list[torch.Tensor]:
     def prepare(ask: Ask) -> torch.Tensor:
         if ask.pixels is not None:
             return ask.pixels

@@ -19,10 +19,18 @@ def pack(stays: Sequence[bool]) -> list[int]:
     return [place if stays[place] else next(movers) for place in range(count)]
 
 
-def keep_rows(tensor: Tensor, kept: Tensor) -> Tensor:
-    """The rows ``kept`` (N',) of ``tensor`` (N, ...), which is overwritten: what keeps its place is not copied."""
-    places = torch.arange(len(kept), device=kept.device)
-    movers = (kept != places).nonzero().squeeze(1)
+def moving_rows(kept: Tensor) -> Tensor:
+    """The places (M,) of ``kept`` (N',) that get another row. A GPU is waited for here: ask once for many tensors."""
+    return (kept != torch.arange(len(kept), device=kept.device)).nonzero().squeeze(1)
+
+
+def keep_rows(tensor: Tensor, kept: Tensor, movers: Tensor | None = None) -> Tensor:
+    """The rows ``kept`` (N',) of ``tensor`` (N, ...), which is overwritten: what keeps its place is not copied.
+
+    ``movers``: ``moving_rows(kept)``, where it is known.
+    """
+    if movers is None:
+        movers = moving_rows(kept)
     if len(movers):
         tensor[movers] = tensor[kept[movers]]
     return tensor[: len(kept)]

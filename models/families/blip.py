@@ -47,7 +47,7 @@ class BlipCaptioner(TransformersCaptioner):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D): the class token and the patches."""
-        pixels = pixels.to(self.device, self.dtype)
+        pixels = self.upload(pixels)
         if self._runs_fused():
             return self._prepare("vision", self.model.vision_model, fuse_vision)(pixels)
         memory: Tensor = self.model.vision_model(pixel_values=pixels).last_hidden_state

@@ -47,6 +47,8 @@ class TransformersCaptioner(TorchCaptioner, ABC):
 
     model: Any  # transformers types its models and configs too loosely to be of use
     fused = True
+    graphs = True
+    """Whether steps on a GPU are repeated as CUDA graphs (``models.families.fused.graphs``)."""
     precision: Precision = "stored"
     takes_int8 = True
     _prepared: Mapping[str, Prepared[Any]] = {}
@@ -127,7 +129,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         if self._runs_fused():
             padding = [length - len(row) for row in rows]
             decoder = self._prepare("decoder", self.decoder, DECODER_MAKERS[self.precision])
-            return decoder.start(memory, torch.tensor(ids, device=memory.device), padding)
+            return decoder.start(memory, torch.tensor(ids, device=memory.device), padding, graphs=self.graphs)
         mask = [[0] * (length - len(row)) + [1] * len(row) for row in rows]
         state = DecodeState(memory, EncoderDecoderCache(DynamicCache(), DynamicCache()))
         if any(len(row) != length for row in rows):

@@ -58,7 +58,7 @@ class VisionEncoderDecoderCaptioner(TransformersCaptioner):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D), projected to the decoder's width where the checkpoint has a projection."""
-        memory: Tensor = self.model.encoder(pixel_values=pixels.to(self.device, self.dtype)).last_hidden_state
+        memory: Tensor = self.model.encoder(pixel_values=self.upload(pixels)).last_hidden_state
         if hasattr(self.model, "enc_to_dec_proj"):
             memory = self.model.enc_to_dec_proj(memory)
         return memory

@@ -22,7 +22,7 @@ from models.families.compact.step_cache import StepCache, cat_pairs
 from models.families.compact.text import join_words
 from models.interfaces import DecodeState, TeacherForced
 from models.mixing.loading import read_weights
-from models.rows import keep_rows
+from models.rows import keep_rows, moving_rows
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
@@ -119,7 +119,7 @@ class CompactCaptioner(TorchCaptioner):
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S+1, D)."""
-        memory: Tensor = self.model.encode(pixels.to(self.device, self.dtype))
+        memory: Tensor = self.model.encode(self.upload(pixels))
         return memory
 
     def train_encoder(self, trained: bool) -> list[Parameter]:
@@ -139,7 +139,7 @@ class CompactCaptioner(TorchCaptioner):
     def encode_stem(self, pixels: Tensor) -> Tensor:
         """Features (B, C, h, w) of the frozen half of a trained encoder, or the grid (B, S, C) of a frozen one."""
         vision = self.model.vision
-        pixels = pixels.to(self.device, self.dtype)
+        pixels = self.upload(pixels)
         features: Tensor = vision.forward_stem(pixels) if self.encoder_is_trained else vision(pixels)
         return features
 
@@ -174,7 +174,10 @@ class CompactCaptioner(TorchCaptioner):
         return DecodeState([cat_pairs(layer) for layer in layers], StepCache.merge([state.cache for state in states]))
 
     def keep(self, state: DecodeState, images: Tensor) -> None:
-        state.memory = [(keep_rows(key, images), keep_rows(value, images)) for key, value in state.memory]
+        movers = moving_rows(images)
+        state.memory = [
+            (keep_rows(key, images, movers), keep_rows(value, images, movers)) for key, value in state.memory
+        ]
         state.cache.keep(images)
 
     def forward_teacher(

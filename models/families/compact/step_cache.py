@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from models.rows import keep_rows, leading_padding, rows_of
+from models.rows import keep_rows, leading_padding, moving_rows, rows_of
 
 KeyValue = tuple[Tensor, Tensor]
 
@@ -84,7 +84,8 @@ class StepCache:
     def keep(self, images: Tensor) -> None:
         """As ``Captioner.keep``."""
         pools = rows_of(images, self._bias.shape[0] // self._images)
-        self._pools = [(keep_rows(key, pools), keep_rows(value, pools)) for key, value in self._pools]
+        movers = moving_rows(pools)
+        self._pools = [(keep_rows(key, pools, movers), keep_rows(value, pools, movers)) for key, value in self._pools]
         self._bias = self._bias[pools]
         self.positions = self.positions[images]
         self._images = len(images)

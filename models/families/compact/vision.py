@@ -38,4 +38,5 @@ class GridEncoder(nn.Module):
 
 
 def _chunks(pixels: Tensor) -> tuple[Tensor, ...]:
-    return torch.split(pixels.contiguous(memory_format=torch.channels_last), CHUNK_IMAGES)
+    pictures = pixels.contiguous(memory_format=torch.channels_last)
+    return torch.split(pictures, CHUNK_IMAGES) if pictures.device.type == "cpu" else (pictures,)

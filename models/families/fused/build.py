@@ -1,6 +1,7 @@
 """From modules of transformers to what runs in their place."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from models.families.fused.bert import read_bert
 from models.families.fused.blip_vision import FusedVision, read_blip_vision
 from models.families.fused.decoder import FusedDecoder
 from models.families.fused.gpt2 import read_gpt2
+from models.families.fused.graphs import CudaGraphs, StaticSteps
 from models.families.fused.linears import Pack, Precision, packing
 from models.families.fused.parts import Parts
 
@@ -26,7 +28,11 @@ def fuse_decoder(decoder: Any, precision: Precision = "stored") -> FusedDecoder:
     """The fused decoder of a language model with cross-attention."""
     weight, dtype = _dtypes(decoder)
     parts = READERS[decoder.config.model_type](decoder, packing(precision, weight.device), dtype)
-    return FusedDecoder(parts, dtype, memory_dtype=weight.dtype)
+    fused = FusedDecoder(parts, dtype, memory_dtype=weight.dtype)
+    if weight.device.type != "cuda":
+        return fused
+    graphs = CudaGraphs(weight.device)
+    return replace(fused, static_steps=StaticSteps(fused.step_at, graphs, free_bytes=graphs.free_bytes))
 
 
 def fuse_vision(model: Any) -> FusedVision:

@@ -1,6 +1,6 @@
 """Decoding over packed weights: one memory per image, self-attention alone per row, logits of the last token alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from models.families.fused.parts import Layer, Norm, Parts
 from models.families.fused.rows import Rows, merge_rows
 from models.interfaces import DecodeState
+from models.rows import keep_rows, moving_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,37 +25,67 @@ class FusedDecoder:
     dtype: torch.dtype
     """Of the states between products, the keys and values of self-attention, and the logits."""
     memory_dtype: torch.dtype
+    static_steps: Callable[[DecodeState, Tensor], Tensor | None] | None = None
+    """Takes steps of one token in place of ``append``, where it can: ``models.families.fused.graphs``."""
 
     @torch.no_grad()
-    def start(self, memory: Tensor, ids: Tensor, padding: list[int]) -> tuple[DecodeState, Tensor]:
+    def start(
+        self, memory: Tensor, ids: Tensor, padding: list[int], *, graphs: bool = True
+    ) -> tuple[DecodeState, Tensor]:
         """The state with one row per image of ``memory`` (B, S, D) after ``ids`` (B, T), and logits (B, V).
 
-        ``padding`` (B,): how many of the leading ids of each row stand for nothing.
+        ``padding`` (B,): how many of the leading ids of each row stand for nothing. ``graphs``: whether
+        ``static_steps`` may go on with it.
         """
         keys_values = [self._project(layer, memory) for layer in self.parts.layers]
         shape = (len(self.parts.layers), self.parts.heads, keys_values[0].shape[-1])
         state = DecodeState(keys_values, Rows.empty(padding, shape, self.dtype, memory.device), {"decoder": self})
+        state.extra["graphs"] = graphs
         return state, self.append(state, ids)
 
     @torch.no_grad()
     def append(self, state: DecodeState, ids: Tensor) -> Tensor:
         """Logits (R, V) after the last of ``ids`` (R, T), which are appended to the rows."""
+        if self.static_steps is not None and state.extra["graphs"] and ids.shape[1] == 1:
+            if (logits := self.static_steps(state, ids)) is not None:
+                return logits
         rows: Rows = state.cache
-        count, length = ids.shape
+        length = ids.shape[1]
         rows.make_room(length)
-        mask = rows.mask(length)
         x = self.parts.embed(ids, rows.positions(length, self.parts.max_positions))
-        for layer, memory, keys_values in zip(self.parts.layers, state.memory, rows.keys_values, strict=True):
-            x = self._own(layer, x, keys_values[:, : rows.columns], mask)
-            x = self._cross(layer, x, memory)
+        return self._run(x, state.memory, rows.keys_values[:, :, : rows.columns], rows.mask(length))
+
+    @torch.no_grad()
+    def step_at(self, ids: Tensor, memory: list[Tensor], keys_values: Tensor, begins: Tensor, column: Tensor) -> Tensor:
+        """Logits (R, V) after ``ids`` (R, 1) in ``column`` (1,) of ``keys_values`` (L, R, columns, 2, H, D/H).
+
+        ``begins`` (R,): the first column of each row. No shape depends on a value, and nothing waits for one. Columns
+        behind may hold anything finite; done again, it gives the same.
+        """
+        columns = torch.arange(keys_values.shape[2], device=ids.device)
+        mask = (columns <= column) & (columns >= begins.unsqueeze(1)) | (columns == column)  # (R, columns)
+        at = (column - begins).clamp(0, self.parts.max_positions - 1).unsqueeze(1)
+        return self._run(self.parts.embed(ids, at), memory, keys_values, mask[:, None, None], column)
+
+    def _run(
+        self, x: Tensor, memory: list[Tensor], keys_values: Tensor, mask: Tensor | None, column: Tensor | None = None
+    ) -> Tensor:
+        """Logits (R, V) after the last of the states ``x`` (R, T, D)."""
+        for layer, layer_memory, layer_own in zip(self.parts.layers, memory, keys_values, strict=True):
+            x = self._own(layer, x, layer_own, mask, column)
+            x = self._cross(layer, x, layer_memory)
             x = self._mlp(layer, x)
         return self.parts.head(x[:, -1])
 
-    def _own(self, layer: Layer, x: Tensor, keys_values: Tensor, mask: Tensor | None) -> Tensor:
-        """States (R, T, D) after self-attention; ``keys_values`` (R, columns, 2, H, D/H) gets the T last ones."""
+    def _own(self, layer: Layer, x: Tensor, keys_values: Tensor, mask: Tensor | None, column: Tensor | None) -> Tensor:
+        """States (R, T, D) after self-attention; ``keys_values`` (R, columns, 2, H, D/H) gets those of ``x`` in
+        ``column``, or in its T last columns."""
         count, length, _ = x.shape
         qkv = layer.qkv(self._before(layer.own_norm, x)).view(count, length, 3, self.parts.heads, -1)
-        keys_values[:, -length:] = qkv[:, :, 1:]
+        if column is None:
+            keys_values[:, -length:] = qkv[:, :, 1:]
+        else:
+            keys_values.index_copy_(1, column, qkv[:, :, 1:])
         keys, values = keys_values.transpose(1, 3).unbind(2)  # (R, H, columns, D/H)
         queries = qkv[:, :, 0].transpose(1, 2)
         mixed = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=layer.scale)
@@ -110,5 +141,8 @@ def merge(states: Sequence[DecodeState]) -> DecodeState:
 
 def keep(state: DecodeState, images: Tensor) -> None:
     """Drop all images of ``state`` but ``images`` (B',), in that order."""
-    state.memory = [keys_values.index_select(1, images) for keys_values in state.memory]
+    movers = moving_rows(images)
+    state.memory = [
+        keep_rows(keys_values.transpose(0, 1), images, movers).transpose(0, 1) for keys_values in state.memory
+    ]
     state.cache.keep(images)
