@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test storm soak overload faults check fuzz bench bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm soak overload faults check fuzz bench bench-gpu bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench    speed against what a user would use instead: decoding, training, serving (under 15 minutes)"
 	@echo "make bench-serving  the stages of captioning; what the HTTP path adds to a bare handler; what the monitor costs"
 	@echo "make bench-folder  limner caption over a folder (PICTURES=...) against the bare model in a loop"
+	@echo "make bench-gpu  decoding, encoding, scheduling on a GPU, with random weights"
 	@echo "make tables   the tables of docs/results, which README and docs/PAPERS.md show"
 	@echo "make reproduce  train and measure what is missing in docs/results, under runs/ (hours)"
 	@echo "make clean    remove what builds, tests and checks left"
@@ -75,6 +76,9 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.training --record $(RATIOS)
 	$(BIN)/python -m benchmarks.throughput --record $(RATIOS)
 	@$(BIN)/python -m benchmarks.summary $(RATIOS)
+
+bench-gpu: $(STAMP)
+	$(BIN)/python -m benchmarks.gpu
 
 bench-serving: $(STAMP)
 	$(BIN)/python -m benchmarks.captioning

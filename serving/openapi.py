@@ -42,8 +42,12 @@ def json_form(schema: type[BaseModel]) -> dict[str, Any]:
 
 
 def event_stream(schema: type[BaseModel]) -> dict[str, Any]:
-    """An entry of ``responses`` for a success that may also come as server-sent events, each one a ``schema``."""
-    return {"content": {"text/event-stream": {"schema": {"$ref": _REF.format(model=schema.__name__)}}}}
+    """An entry of ``responses`` for a success that may also come as server-sent events: the data of each is a
+    ``schema``, of the last one ``[DONE]``."""
+    content = {"contentMediaType": "application/json", "contentSchema": {"$ref": _REF.format(model=schema.__name__)}}
+    data = {"type": "string", "anyOf": [content, {"const": "[DONE]"}]}
+    item = {"type": "object", "required": ["data"], "properties": {"data": data}}
+    return {"content": {"text/event-stream": {"itemSchema": item}}}
 
 
 def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict[str, Any]:

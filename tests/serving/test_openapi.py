@@ -84,6 +84,10 @@ def test_errors_of_the_chat_route_are_openais(document: dict[str, Any]) -> None:
     responses = document["paths"]["/v1/chat/completions"]["post"]["responses"]
     assert set(responses) == {"200", "400", "403", "404", "408", "413", "415", "429", "500", "503", "504"}
     assert set(responses["200"]["content"]) == {"application/json", "text/event-stream"}
+    event = responses["200"]["content"]["text/event-stream"]["itemSchema"]  # as OpenAPI 3.2 describes events
+    data, end = event["properties"]["data"]["anyOf"]
+    assert data["contentSchema"] == {"$ref": "#/components/schemas/ChatChunk"}
+    assert end == {"const": "[DONE]"}
     for status in set(responses) - {"200"}:
         schema = responses[status]["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/OpenAIError"}

@@ -58,6 +58,17 @@ def test_what_fits_the_document(schema: Any, path: str, data: st.DataObject, sen
     case.call_and_validate()
 
 
+def test_streamed_answers_fit_the_document(schema: Any) -> None:
+    url = f"data:image/png;base64,{b64(png())}"
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+    for options in ({}, {"n": 2, "stream_options": {"include_usage": True}}):
+        body = {"model": "fake", "messages": messages, "stream": True, "temperature": 0.5, **options}
+        answer = (
+            schema["/v1/chat/completions"]["POST"].Case(body=body, media_type="application/json").call_and_validate()
+        )
+        assert answer.headers["content-type"][0].startswith("text/event-stream")
+
+
 @pytest.mark.parametrize("path", [path for path, method in _WITH_INPUT.items() if method == "POST"])
 @fuzz(15, data=st.data())
 def test_what_does_not(schema: Any, path: str, data: st.DataObject) -> None:
