@@ -57,9 +57,7 @@ TARGETS = (
     Target("served, compact, 8 images a request", _BARE, ("8 images a request",), 0.9),
     Target("served, BLIP-base", _BARE, ("BLIP-base served",), 0.95),
     Target("served, one client, p50", "the bare model's", ("one client, more ms",), 10, at_most=True, unit=" ms more"),
-    Target(
-        "BLIP-base, bf16, greedy, batch 64, on a GPU", "transformers' generate, bf16", ("GPU, greedy, batch 64",), 8
-    ),
+    Target("BLIP-base, bf16, greedy, batch 64, a GPU", "transformers' generate, bf16", ("GPU, greedy, batch 64",), 8),
     Target("mixed traffic, 4 option sets", "harmonic mean of each alone", ("mixed",), 0.8),
 )
 
