@@ -58,6 +58,7 @@ def caption(
     device: words.Device = "auto",
     dtype: words.Dtype = "default",
     threads: words.Threads = None,
+    draft: words.Draft = True,
     batch_size: words.BatchSize = 16,
     workers: words.Workers = None,
 ) -> None:
@@ -75,6 +76,7 @@ def caption(
         device=device,
         dtype=dtype,
         threads=threads,
+        draft=draft,
     )
     asked = Asked(
         out,
@@ -152,7 +154,7 @@ def _local_stage(job: FolderJob, sources: Sources, asked: Asked, summary: Summar
         rows = job.load()
         return OncePerContent(rows, count_copies) if asked.dedupe else rows
 
-    return LocalStage(load, batch_size=asked.batch_size, workers=workers, digest=asked.dedupe)
+    return LocalStage(load, batch_size=asked.batch_size, workers=workers, digest=asked.dedupe, draft=job.draft)
 
 
 def _run(sources: Sources, stage: Stage, output: Output, run_file: RunFile | None, summary: Summary) -> None:

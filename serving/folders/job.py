@@ -35,6 +35,8 @@ class FolderJob:
     device: str = "auto"
     dtype: str = "default"
     threads: int | None = None
+    draft: bool = True
+    """Whether large JPEGs may be decoded as small as the models allow."""
 
     def check(self) -> None:
         """Refuse what cannot be had, before any weights are loaded.
@@ -94,6 +96,7 @@ class FolderJob:
             "min_clip_score": self.min_clip_score,
             "scorer": self.scorer if self._needs_scorer else None,
             "dtype": self.dtype,
+            "draft": self.draft,
         }
 
     def load(self) -> Rows:
