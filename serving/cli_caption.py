@@ -12,6 +12,7 @@ import typer
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import decode_words, numbers
 from models.cpus import usable_cores
+from models.drafting import DRAFT_BY_DEFAULT
 from serving import caption_words as words
 from serving.cli_compare import read_arms
 from serving.folders.asked import Asked
@@ -58,7 +59,7 @@ def caption(
     device: words.Device = "auto",
     dtype: words.Dtype = "default",
     threads: words.Threads = None,
-    draft: words.Draft = True,
+    draft: words.Draft = DRAFT_BY_DEFAULT,
     batch_size: words.BatchSize = 16,
     workers: words.Workers = None,
 ) -> None:

@@ -21,8 +21,8 @@ from models.families.fused.linears import Precision
 from models.families.fused.prepared import Prepared
 from models.families.fused.rows import Rows
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
-from models.families.resizing import plain_resizing
 from models.families.memory_sharing import share_memory, unfold_attentions
+from models.families.resizing import to_pixels
 from models.interfaces import DecodeState, TeacherForced
 from models.rows import cat_left_padded, keep_rows, leading_padding, rows_of
 
@@ -120,12 +120,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         return max(self.image_size_px)
 
     def preprocess(self, image: Image.Image) -> Tensor:
-        processor = self.image_processor
-        resizes = processor.do_resize
-        if (plain := plain_resizing(processor)) is not None:
-            image, resizes = image.resize(*plain), False
-        pixels: Tensor = processor(images=image, do_resize=resizes, return_tensors="pt")["pixel_values"][0]
-        return pixels.float()
+        return to_pixels(self.image_processor, image)
 
     def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
         texts = self.tokenize(prompts, self.max_positions) if prompts else [[]] * len(memory)
