@@ -66,6 +66,12 @@ class ClipScorer:
         self._tokenizer_lock = threading.Lock()  # Rust tokenizers refuse two borrowers ("Already borrowed")
         self.dim = self.encode_texts([""]).shape[1]
 
+    @property
+    def input_side_px(self) -> int | None:
+        """The longer side at which the model sees pictures; None where it does not tell."""
+        size = getattr(getattr(self.model, "visual", None), "image_size", None)
+        return max(size) if isinstance(size, tuple | list) else size
+
     def encode_images(self, images: Sequence[Image]) -> torch.Tensor:
         """Unit features (N, D) of RGB pictures from ``models.images.load_image``, by the model's own transform."""
         return self._unit_rows(self.project_images(part) for part in _parts(images, self._images_per_pass))

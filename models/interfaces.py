@@ -84,6 +84,11 @@ class Captioner(Protocol):
     max_positions: int
     """Longest prompt + generated tokens that the decoder can hold, the start token included."""
 
+    @property
+    def input_side_px(self) -> int | None:
+        """The longer side at which the encoder sees pictures, whatever their size; None: they must come in full, since
+        what is seen depends on more than their look."""
+
     def preprocess(self, image: Image) -> torch.Tensor:
         """Pixels (C, H, W), fp32, of an RGB picture from ``models.images.load_image``."""
 

@@ -16,6 +16,7 @@ from models.card import ArithmeticCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.decoding.strategy import Strategy
 from models.device import pick_device, pick_dtype
+from models.drafting import draft_px
 from models.errors import RequestError
 from models.families import FAMILIES
 from models.feature_cache import encoder_key
@@ -61,6 +62,13 @@ class CaptionPipeline:
     def encoder_key(self) -> str | None:
         """The name of the captioner's encoder (``models.feature_cache.encoder_key``)."""
         return encoder_key(self.captioner)
+
+    @cached_property
+    def draft_px(self) -> int | None:
+        """How small a JPEG may be decoded for captioner and scorer (``draft_px`` of ``models.images.load_image``). The
+        same whether scores are wanted or not, so that they do not change captions."""
+        seen_by_scorer = [self.scorer.input_side_px] if self.scorer else []
+        return draft_px(self.captioner.input_side_px, *seen_by_scorer)
 
     @property
     def scorer_id(self) -> str | None:

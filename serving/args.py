@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from models.drafting import DRAFT_BY_DEFAULT
 from serving.drift import DriftOptions, ScoreBaseline
 from serving.experiments.definition import Experiment, check_names
 
@@ -163,6 +164,11 @@ class AppArgs(BaseModel):
         "comparison, a fallback) does not encode it again; 0: not at all",
     )
     max_feature_bytes: int = Field(default=64 * _MIB, gt=0, description="of them, in each replica")
+    draft: bool = Field(
+        default=DRAFT_BY_DEFAULT,
+        description="whether a large JPEG is decoded at 1/2, 1/4 or 1/8 of its size, where that is still twice what "
+        "the models see of it: faster, in less memory; some captions come out in other words",
+    )
     decode_threads: int = Field(default=2, gt=0, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")
     experiments: tuple[Experiment, ...] = Field(default=(), description="A/B experiments; their names differ")

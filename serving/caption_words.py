@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from models.drafting import DRAFT_HELP
 from serving.folders.outputs import FORMATS, Existing
 
 Paths = Annotated[
@@ -62,6 +63,7 @@ Scorer = Annotated[str, typer.Option(help="What gives the CLIPScores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Dtype = Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")]
 Threads = Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)]
+Draft = Annotated[bool, typer.Option(help=DRAFT_HELP)]
 BatchSize = Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)]
 Workers = Annotated[
     int | None,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import key_values
+from models.drafting import DRAFT_BY_DEFAULT, DRAFT_HELP
 from models.errors import RequestError
 from serving.api_keys import read_api_keys
 from serving.args import DEFAULT_LEDGER, AppArgs, KeyArgs, Limits, LogArgs, MonitorArgs
@@ -39,6 +40,7 @@ def serve(
     feature_cache: Annotated[
         float, typer.Option(help="Seconds that the encoded form of a picture is kept for another caption of it.", min=0)
     ] = 60.0,
+    draft: Annotated[bool, typer.Option(help=DRAFT_HELP)] = DRAFT_BY_DEFAULT,
     limit: Annotated[list[str] | None, typer.Option(help=f"NAME=VALUE; repeatable. {_LIMITS}.")] = None,
     experiments: Annotated[Path | None, typer.Option(help="YAML file of A/B experiments.")] = None,
     ledger: Annotated[
@@ -71,6 +73,7 @@ def serve(
         dtype=dtype,
         threads=threads,
         feature_cache_s=feature_cache,
+        draft=draft,
         limits=_limits(limit or ()),
         experiments=read_experiments(experiments) if experiments else (),
         ledger=ledger or DEFAULT_LEDGER,

@@ -12,6 +12,7 @@ import typer
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import decode_words, numbers
 from models.cpus import usable_cores
+from models.drafting import DRAFT_BY_DEFAULT
 from serving import caption_words as words
 from serving.cli_compare import read_arms
 from serving.folders.asked import Asked
@@ -58,6 +59,7 @@ def caption(
     device: words.Device = "auto",
     dtype: words.Dtype = "default",
     threads: words.Threads = None,
+    draft: words.Draft = DRAFT_BY_DEFAULT,
     batch_size: words.BatchSize = 16,
     workers: words.Workers = None,
 ) -> None:
@@ -75,6 +77,7 @@ def caption(
         device=device,
         dtype=dtype,
         threads=threads,
+        draft=draft,
     )
     asked = Asked(
         out,
@@ -152,7 +155,7 @@ def _local_stage(job: FolderJob, sources: Sources, asked: Asked, summary: Summar
         rows = job.load()
         return OncePerContent(rows, count_copies) if asked.dedupe else rows
 
-    return LocalStage(load, batch_size=asked.batch_size, workers=workers, digest=asked.dedupe)
+    return LocalStage(load, batch_size=asked.batch_size, workers=workers, digest=asked.dedupe, draft=job.draft)
 
 
 def _run(sources: Sources, stage: Stage, output: Output, run_file: RunFile | None, summary: Summary) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from PIL.Image import Image
 
 from models.clip_scorer import ClipScorer
+from models.drafting import draft_px
 from models.images import LoadedImage
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
@@ -48,6 +49,11 @@ class CompareRows:
     def __call__(self, opened: Sequence[Opened]) -> list[Row]:
         """Raises as ``CaptionPipeline.caption`` does."""
         return [self._row(picture) for picture in compare_opened(self._arms, self._scorer, opened, self._patience)]
+
+    @property
+    def draft_px(self) -> int | None:
+        """That of ``models.images.load_image``, for all arms and the scorer."""
+        return draft_px(self._scorer.input_side_px, *(arm.pipeline.captioner.input_side_px for arm in self._arms))
 
     def _row(self, picture: ComparedPicture) -> Row:
         error = item_error(picture.results[0].error)

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PIL.Image import Image
-
-from models.decoding.strategy import Strategy
 from models.errors import ImageError, LimnerError, OverloadedError, RequestError
 from models.feature_cache import FeatureCache, KnownPicture
 from models.images import ImageLimits, load_image
@@ -34,6 +30,7 @@ from serving.messages import (
     Timing,
 )
 from serving.model_pool import LoadedModel, ModelPool
+from serving.payloads import caption_payload, score_payload
 from serving.pixel_budget import PixelBudget
 from serving.points import Point
 from serving.reports import Reporter
@@ -62,6 +59,8 @@ class _Ask:
     """Names the encoder whose features of this image may be known; None: they are of no use."""
     needs_image: bool = True
     """Whether known features are not enough."""
+    draft_px: int | None = None
+    """As ``load_image`` takes it."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,7 @@ class Engine:
         self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in models}
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
+        self._drafts = args.draft
         self._keeps_features = args.feature_cache_s > 0
         self._features = FeatureCache(args.feature_cache_s, args.max_feature_bytes)
         self._scheduler: Scheduler[Payload, Outcome] = Scheduler(
@@ -156,9 +156,9 @@ class Engine:
         """CLIPScores, image by image. Raises as ``caption`` does."""
         pipeline = self._models[job.model]
         _require_scorer(pipeline)
-        key = ScoreKey(job.model)
+        key, draft_px = ScoreKey(job.model), self._draft_px(pipeline)
         asks = [
-            _Ask(data, key, len(texts), lambda image, *_, texts=texts: Payload(image, pipeline, captions=texts))
+            _Ask(data, key, len(texts), partial(score_payload, pipeline, texts), draft_px=draft_px)
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
         async with self._accepted(job) as accepted:
@@ -191,8 +191,9 @@ class Engine:
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
             encoder = pipeline.encoder_key if self._keeps_features else None
-            payload = partial(_payload, pipeline, strategy, score)
-            asks = [_Ask(data, key, rows, payload, encoder, needs_image=score) for data in images]
+            payload = partial(caption_payload, pipeline, strategy, score)
+            draft_px = self._draft_px(pipeline)
+            asks = [_Ask(data, key, rows, payload, encoder, score, draft_px) for data in images]
             return await self._answer(job, asks, accepted)
 
     def drain(self, timeout_s: float) -> bool:
@@ -246,12 +247,15 @@ class Engine:
             self._reporter.count(metrics.FEATURES, "known" if known is not None else "computed")
         if known is not None and not ask.needs_image:
             return _Opened(ask.payload(None, known.features, None), 1, known.notes)
-        loaded = load_image(data, self._image_limits)
+        loaded = load_image(data, self._image_limits, draft_px=ask.draft_px)
         notes = tuple(loaded.notes)
         remember = partial(self._remember, name, notes) if name is not None else None
         payload = ask.payload(loaded.image, known.features if known is not None else None, remember)
         prepared = 0 if payload.pixels is None else payload.pixels.nbytes // _BYTES_OF_A_PIXEL
         return _Opened(payload, loaded.image.width * loaded.image.height + prepared, notes)
+
+    def _draft_px(self, pipeline: CaptionPipeline) -> int | None:
+        return pipeline.draft_px if self._drafts else None
 
     def _remember(self, name: Hashable, notes: tuple[str, ...], features: "torch.Tensor") -> None:
         self._features.put(name, KnownPicture(features, notes))
@@ -262,20 +266,6 @@ def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
     if job.fallback is None or job.fallback.coefficients == job.point.coefficients:
         return []
     return below(job.min_clip_score, results)
-
-
-def _payload(
-    pipeline: CaptionPipeline,
-    strategy: Strategy,
-    score: bool,
-    image: Image | None,
-    features: "torch.Tensor | None",
-    remember: "Callable[[torch.Tensor], None] | None",
-) -> Payload:
-    # Always a number: in a batch of several requests, None would stand for the first one's seed.
-    seed = random.getrandbits(63) if strategy.seed is None else strategy.seed
-    pixels = pipeline.captioner.preprocess(image) if features is None and image is not None else None
-    return Payload(image, pipeline, strategy, seed, score, (), pixels, features, remember)
 
 
 def _require_scorer(pipeline: CaptionPipeline) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from models.drafting import draft_px
 from models.errors import ImageError
 from models.images import ImageLimits, LoadedImage, load_image
 from serving import metrics
@@ -28,9 +29,13 @@ _NICENESS = 19  # as far as it goes: Ray has put every replica at 15 already
 class SampleScorer:
     """Loads its model at the first call; reports a score per image, without the text, which was told already."""
 
-    def __init__(self, load: Callable[[], ClipScorer], limits: ImageLimits, reporter: Reporter) -> None:
+    def __init__(
+        self, load: Callable[[], ClipScorer], limits: ImageLimits, reporter: Reporter, *, draft: bool = False
+    ) -> None:
+        """``draft``: whether large JPEGs may be decoded smaller."""
         self._load = load
         self._limits = limits
+        self._draft = draft
         self._reporter = reporter
         self._scorer: ClipScorer | None = None
         self._failed_at: float | None = None
@@ -56,7 +61,8 @@ class SampleScorer:
 
     def _score(self, images: Sequence[SampledImage]) -> None:
         scorer = self._ready()
-        opened = [(loaded, image.sample) for image in images if (loaded := self._open(image)) is not None]
+        smallest = draft_px(scorer.input_side_px) if self._draft else None
+        opened = [(loaded, image.sample) for image in images if (loaded := self._open(image, smallest)) is not None]
         if not opened:
             return
         scores = scorer.score([loaded.image for loaded, _ in opened], [[sample.text or ""] for _, sample in opened])
@@ -77,9 +83,9 @@ class SampleScorer:
             self._reporter.gauge(metrics.SCORER_UP, 1)
         return self._scorer
 
-    def _open(self, image: SampledImage) -> LoadedImage | None:
+    def _open(self, image: SampledImage, smallest_px: int | None) -> LoadedImage | None:
         try:
-            return load_image(image.data, self._limits)
+            return load_image(image.data, self._limits, draft_px=smallest_px)
         except ImageError:  # the captioner could open it: only memory can be short
             self._reporter.count(metrics.SCORES_SHED)
             return None

@@ -42,7 +42,7 @@ class Scorer:
         start_logging(args.logs, f"scorer_{replica}")
         reporter = Reporter(replica, metrics.REPORTS_LOST)
         limits = ImageLimits(max_bytes=args.limits.max_image_bytes, max_pixels=args.limits.max_image_px)
-        self._scorer = SampleScorer(partial(_load, args), limits, reporter)
+        self._scorer = SampleScorer(partial(_load, args), limits, reporter, draft=args.draft)
         self._closing.callback(self._scorer.close)
         self._closing.callback(asyncio.create_task(reporter.run(sender(monitor))).cancel)
 

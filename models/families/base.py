@@ -38,6 +38,10 @@ class TorchCaptioner(nn.Module, Captioner):
         """``pixels`` on this device and in this dtype; a GPU copies them from pinned memory while the host goes on."""
         return pixels.to(self.device, non_blocking=True).to(self.dtype)
 
+    @property
+    def input_side_px(self) -> int | None:
+        return None
+
     def with_weights(self, changed: Mapping[str, Tensor]) -> Self:
         """A captioner that shares every tensor with this one but those in ``changed``, named as in the model's state
         dict; they are converted to the dtype and device here. Parts of the model without a changed tensor are one

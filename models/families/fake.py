@@ -51,6 +51,10 @@ class FakeCaptioner:
         """The one fake captioner; there is nothing to load from ``source`` and no dtype to convert to."""
         return cls(device)
 
+    @property
+    def input_side_px(self) -> None:
+        """None: other rounding makes other words."""
+
     def preprocess(self, image: Image.Image) -> Tensor:
         """A thumbnail (3, 8, 8) in 0..1."""
         size = (_THUMBNAIL_PX, _THUMBNAIL_PX)

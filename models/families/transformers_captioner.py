@@ -22,6 +22,7 @@ from models.families.fused.prepared import Prepared
 from models.families.fused.rows import Rows
 from models.families.hub import load_config, load_model, load_preprocessing, save_in_hub_layout, verify_hub_files
 from models.families.memory_sharing import share_memory, unfold_attentions
+from models.families.resizing import to_pixels
 from models.interfaces import DecodeState, TeacherForced
 from models.rows import cat_left_padded, keep_rows, leading_padding, rows_of
 
@@ -116,9 +117,12 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S, D) of pixels (B, 3, H, W)."""
 
+    @property
+    def input_side_px(self) -> int:
+        return max(self.image_size_px)
+
     def preprocess(self, image: Image.Image) -> Tensor:
-        pixels: Tensor = self.image_processor(images=image, return_tensors="pt")["pixel_values"][0]
-        return pixels.float()
+        return to_pixels(self.image_processor, image)
 
     def start(self, memory: Tensor, prompts: list[str] | None = None) -> tuple[DecodeState, Tensor]:
         texts = self.tokenize(prompts, self.max_positions) if prompts else [[]] * len(memory)

@@ -76,6 +76,10 @@ class VlmCaptioner(TorchCaptioner):
         """Write weights, configs, tokenizer and processor in hub layout, with ``make_card`` also a card."""
         save_in_hub_layout(folder, (self.model, self.prompt.processor), make_card, extra_files)
 
+    @property
+    def input_side_px(self) -> int:
+        return LONGEST_SIDE_PX
+
     def preprocess(self, image: Image.Image) -> Tensor:
         """The picture on a square canvas (3, S, S) in 0..255: what sizes a model takes is its processor's business."""
         return to_canvas(image)

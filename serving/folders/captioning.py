@@ -33,6 +33,10 @@ class Rows(Protocol):
 
     def __call__(self, opened: Sequence[Opened]) -> list[Row]: ...
 
+    @property
+    def draft_px(self) -> int | None:
+        """How small JPEGs may be opened for it (``draft_px`` of ``models.images.load_image``)."""
+
 
 @dataclass(frozen=True)
 class HowToWrite:
@@ -69,6 +73,10 @@ class CaptionRows:
         written = iter(self._patience.each_if_not_all(self._caption, images_of(opened)))
         model = self._place.pipeline.model_id
         return [row_of(each.picture, self._result(each, written), model) for each in opened]
+
+    @property
+    def draft_px(self) -> int | None:
+        return self._place.pipeline.draft_px
 
     def _result(self, each: Opened, written: Iterator[CaptionedImage | Failure]) -> CaptionedImage:
         if isinstance(each.content, Failure):
@@ -120,6 +128,10 @@ class OncePerContent:
         captioned = sum(row["error"] is None for row in found)
         self._copied(captioned - sum(row["error"] is None for row in rows.values()))
         return found
+
+    @property
+    def draft_px(self) -> int | None:
+        return self._rows.draft_px
 
     def _row(self, each: Opened, rows: Mapping[bytes | int, Row]) -> Row:
         if each.digest is None or isinstance(each.content, Failure):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.drafting import DRAFT_BY_DEFAULT
 from models.errors import RequestError
 from serving.arms import check_arm_count
 from serving.local_models import Choice, Wish, choose
@@ -35,6 +36,8 @@ class FolderJob:
     device: str = "auto"
     dtype: str = "default"
     threads: int | None = None
+    draft: bool = DRAFT_BY_DEFAULT
+    """Whether large JPEGs may be decoded as small as the models allow."""
 
     def check(self) -> None:
         """Refuse what cannot be had, before any weights are loaded.
@@ -94,6 +97,7 @@ class FolderJob:
             "min_clip_score": self.min_clip_score,
             "scorer": self.scorer if self._needs_scorer else None,
             "dtype": self.dtype,
+            **({"draft": True} if self.draft else {}),  # absent in records of old: their runs go on
         }
 
     def load(self) -> Rows:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -24,8 +24,11 @@ _UNSEEN_PX = 64_000_000  # what a picture may have, until some were seen
 _RECENT = 32
 
 
-def open_picture(picture: Picture, digest: bool = False) -> Opened:
-    """The picture, or why it cannot be had; with ``digest`` also the SHA-256 of its bytes. Never raises."""
+def open_picture(picture: Picture, digest: bool = False, draft_px: int | None = None) -> Opened:
+    """The picture, or why it cannot be had; with ``digest`` also the SHA-256 of its bytes. Never raises.
+
+    ``draft_px`` is that of ``load_image``.
+    """
     kept = replace(picture, data=None)  # a member's bytes need not travel back
     if picture.error is not None:
         return Opened(kept, picture.error)
@@ -33,7 +36,7 @@ def open_picture(picture: Picture, digest: bool = False) -> Opened:
     try:
         data = _bytes(picture) if picture.data is None else picture.data
         known = hashlib.sha256(data).digest() if digest else None
-        return Opened(kept, _load(data, picture), known)
+        return Opened(kept, _load(data, picture, draft_px), known)
     except ImageError as error:
         return Opened(kept, Failure(error.code, error.detail), known)
     except MemoryError:
@@ -47,22 +50,42 @@ def _bytes(picture: Picture) -> bytes:
     return read_bytes(picture.path)
 
 
-def _load(data: bytes, picture: Picture) -> LoadedImage:
+def _load(data: bytes, picture: Picture, draft_px: int | None) -> LoadedImage:
     try:
-        return load_image(data)
+        return load_image(data, draft_px=draft_px)
     except ImageError as error:
         where = repr(picture.path) if picture.data is None else f"{picture.name!r} in {picture.path!r}"
         raise ImageError(error.code, f"{where}: {error.detail}") from error
 
 
+def _should_be_one(picture: Picture) -> bool:
+    """Whether it begins like a picture, or must be one."""
+    if picture.named or picture.data is not None or picture.error is not None:
+        return True
+    try:
+        sniff_file(picture.path)
+    except ImageError:
+        return False
+    return True
+
+
 class Opener:
     """Opens pictures in worker processes, or with none in this one. A context: the workers end with it."""
 
-    def __init__(self, workers: int, *, ahead: int, digest: bool = False) -> None:
-        """``ahead``: the most pictures that are opened before somebody asks for them."""
+    def __init__(
+        self, workers: int, *, ahead: int, digest: bool = False, draft_px: Callable[[], int | None] | None = None
+    ) -> None:
+        """
+        Args:
+            ahead: the most pictures that are opened before somebody asks for them.
+            draft_px: tells that of ``load_image``. Asked before the first picture is opened, and not where there is
+                none: whoever answers may have to load a model for it. None: pictures are opened in full.
+        """
         self._workers = workers
         self._ahead = max(ahead, 1)
         self._digest = digest
+        self._ask_draft_px = draft_px
+        self._draft_px: int | None = None
         self._pool = self._new_pool(workers) if workers else None
         self._single: ProcessPoolExecutor | None = None
 
@@ -79,8 +102,11 @@ class Opener:
         brings its process down fails alone."""
         if self._pool is None:
             for each in pictures:
-                yield None if each is None else open_picture(each, self._digest)
+                yield None if each is None else open_picture(each, *self._how(each))
             return
+        if self._ask_draft_px is not None:
+            for _ in range(self._workers):
+                self._pool.submit(os.getpid)  # so that they start meanwhile
         source = iter(pictures)
         under_way: deque[tuple[Picture, Future[Opened]]] = deque()
         recent: deque[int] = deque(maxlen=_RECENT)
@@ -110,13 +136,20 @@ class Opener:
         largest = max(recent, default=_UNSEEN_PX)
         return max(1, min(self._ahead, HELD_PX // max(largest, 1)))
 
+    def _how(self, picture: Picture) -> tuple[bool, int | None]:
+        """The further arguments of ``open_picture``."""
+        if self._ask_draft_px is not None and _should_be_one(picture):
+            self._draft_px, self._ask_draft_px = self._ask_draft_px(), None
+        return self._digest, self._draft_px
+
     def _submit(self, picture: Picture) -> Future[Opened]:
         assert self._pool is not None
+        how = self._how(picture)
         try:
-            return self._pool.submit(open_picture, picture, self._digest)
+            return self._pool.submit(open_picture, picture, *how)
         except BrokenProcessPool:
             self._pool = self._new_pool(self._workers)
-            return self._pool.submit(open_picture, picture, self._digest)
+            return self._pool.submit(open_picture, picture, *how)
 
     def _result(self, picture: Picture, future: Future[Opened]) -> Opened:
         try:
@@ -129,7 +162,7 @@ class Opener:
         if self._single is None:
             self._single = self._new_pool(1)
         try:
-            return self._single.submit(open_picture, picture, self._digest).result()
+            return self._single.submit(open_picture, picture, *self._how(picture)).result()
         except BrokenProcessPool:
             self._single = None
             detail = f"{picture.path!r} brought its decoder down: it is damaged, or needs too much memory"

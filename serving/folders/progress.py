@@ -1,17 +1,20 @@
 """How far a run is: a bar on the terminal, or now and then a line where there is none."""
 
+from __future__ import annotations
+
 import math
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from serving.folders.outputs import Row
 from serving.folders.summary import Summary
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _LINE_EVERY_S = 30.0
 
@@ -25,15 +28,7 @@ class Bar:
         self._done = 0
         self._total: int | None = None
         self._line_at = time.monotonic() + (_LINE_EVERY_S if shown else math.inf)
-        columns = (
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}/s, {task.fields[failed]} failed"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        self._bar = Progress(*columns, console=Console(stderr=True)) if shown and sys.stderr.isatty() else None
+        self._bar = _bar() if shown and sys.stderr.isatty() else None
         self._task = self._bar.add_task("", total=None, rate="0.0", failed=0) if self._bar else None
 
     def __enter__(self) -> Self:
@@ -69,3 +64,25 @@ class Bar:
             self._line_at = time.monotonic() + _LINE_EVERY_S
             of = f" of {self._total}" if self._total is not None else ""
             typer.echo(f"{self._done}{of} pictures, {rate}/s, {self._summary.failed} failed", err=True)
+
+
+def _bar() -> Progress:
+    from rich.console import Console  # deferred: one picture needs no bar
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}/s, {task.fields[failed]} failed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )

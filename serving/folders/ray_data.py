@@ -103,9 +103,9 @@ class _Captioner:
     """In an actor: holds the captioner, captions the pictures of one task after the other."""
 
     def __init__(self, job: FolderJob, batch_size: int) -> None:
-        self._rows = job.load()
         self._batch_size = batch_size
-        self._opener = Opener(1, ahead=2 * batch_size)
+        rows = self._rows = job.load()
+        self._opener = Opener(1, ahead=2 * batch_size, draft_px=(lambda: rows.draft_px) if job.draft else None)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """A row as JSON for each picture; an empty one for a file that turns out to be none."""

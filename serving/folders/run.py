@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import Protocol
 
 from serving.folders.captioning import Rows
@@ -34,20 +35,32 @@ class Watcher(Protocol):
 class LocalStage:
     """Worker processes open pictures ahead of one model in this process."""
 
-    def __init__(self, load: Callable[[], Rows], *, batch_size: int, workers: int, digest: bool = False) -> None:
-        """``load``: makes the captioner, while the first pictures are opened; never where nothing is to be done."""
-        self._load = load
+    def __init__(
+        self,
+        load: Callable[[], Rows],
+        *,
+        batch_size: int,
+        workers: int,
+        digest: bool = False,
+        draft: bool = False,
+    ) -> None:
+        """
+        Args:
+            load: makes the captioner, while the workers start; never where nothing is to be done.
+            draft: whether large JPEGs may be decoded as small as the captioner allows.
+        """
+        self._load = cache(load)
         self._batch_size = batch_size
         self._workers = workers
         self._digest = digest
+        self._draft_px = (lambda: self._load().draft_px) if draft else None
 
     def __call__(self, pictures: Iterable[Coming], skipped: Counter[str]) -> Iterator[list[Written]]:
-        with Opener(self._workers, ahead=2 * self._batch_size, digest=self._digest) as opener:
+        ahead = 2 * self._batch_size
+        with Opener(self._workers, ahead=ahead, digest=self._digest, draft_px=self._draft_px) as opener:
             opened = without_other_files(opener.open(pictures), skipped)
-            rows: Rows | None = None
             for batch in batches(opened, self._batch_size):
-                rows = rows or self._load()
-                yield list(zip((each.picture for each in batch), rows(batch), strict=True))
+                yield list(zip((each.picture for each in batch), self._load()(batch), strict=True))
 
 
 def without_other_files(opened: Iterable[Opened | None], skipped: Counter[str]) -> Iterator[Opened | None]:

@@ -42,6 +42,10 @@ def images() -> list[Image.Image]:
     return [Image.fromarray(pixels) for pixels in noise]
 
 
+def test_pictures_are_seen_at_the_size_that_is_told(scorer: ClipScorer, images: list[Image.Image]) -> None:
+    assert scorer.input_side_px == max(scorer._preprocess(images[0]).shape[1:]) == 32
+
+
 def test_scores_equal_a_slow_twin_on_open_clip_alone(
     folder: Path, scorer: ClipScorer, images: list[Image.Image]
 ) -> None:
@@ -94,6 +98,7 @@ def test_half_precision_features_still_get_unit_norm(
         open_clip.get_tokenizer(f"local-dir:{folder}"),
         scorer_id="half",
     )
+    assert half.input_side_px is None  # it has no tower that tells
     assert half.encode_images(images).norm(dim=-1) == pytest.approx(1, abs=1e-3)
     assert torch.allclose(half.encode_images(images), scorer.encode_images(images), atol=2e-3)
 

@@ -111,11 +111,17 @@ class CompactCaptioner(TorchCaptioner):
         }
         write_checkpoint(folder, make_card or plain_card, parts, write_files)
 
+    @property
+    def input_side_px(self) -> int:
+        return self.config.image_size_px
+
     def preprocess(self, image: Image.Image) -> Tensor:
         """Pixels (3, H, W) in [-1, 1]; the picture is squashed to a square, bicubic."""
         side = self.config.image_size_px
-        pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
-        return torch.from_numpy(pixels / 127.5 - 1).permute(2, 0, 1)
+        pixels = np.array(image.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
+        pixels /= 127.5
+        pixels -= 1
+        return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def encode(self, pixels: Tensor) -> Tensor:
         """Memory (B, S+1, D)."""

@@ -82,6 +82,12 @@ def test_is_a_captioner(captioner: Any, family: str) -> None:
     assert pixels.dtype == torch.float32
 
 
+def test_pictures_are_seen_at_the_size_that_is_told(captioner: Any, family: str) -> None:
+    for size in ((30, 20), (20, 70), (300, 200)):
+        shape = captioner.preprocess(images(1)[0].resize(size)).shape
+        assert captioner.input_side_px == (None if family == "fake" else max(shape[1:]))
+
+
 @torch.no_grad()
 def test_steps_equal_the_teacher_forced_pass(captioner: Any) -> None:
     memory = captioner.encode(pixels_of(captioner, 2))

@@ -138,6 +138,27 @@ def test_nothing_waits_for_what_may_come_later(tmp_path: Path, workers: int) -> 
         assert [[each.picture for each in batch] for batch in found] == [[third]]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_how_small_is_asked_once_and_only_for_pictures(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "a.txt").write_text("# notes")
+    (tmp_path / "b").write_bytes(b"")
+    asked: list[int] = []
+
+    def draft_px() -> int:
+        asked.append(60)
+        return 60
+
+    with Opener(workers, ahead=8, draft_px=draft_px) as opener:
+        assert all(each is not None and each.is_no_picture for each in opener.open(listed(tmp_path)))
+    assert asked == []
+    for name in ("c.jpg", "d"):
+        Image.new("RGB", (320, 240)).save(tmp_path / name, "JPEG")
+    with Opener(workers, ahead=8, draft_px=draft_px) as opener:
+        found = [each for each in opener.open(listed(tmp_path)) if each is not None]
+    assert [each.px for each in found] == [0, 0, 80 * 60, 80 * 60]
+    assert asked == [60]
+
+
 def test_large_pictures_are_held_by_few() -> None:
     opener = Opener(0, ahead=100)
     assert opener._room([]) == 3  # before any was seen: as if of 64 million pixels
