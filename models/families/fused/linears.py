@@ -55,7 +55,7 @@ class PackedLinear:
         self._dtype = weight.dtype
         self._bias = None if bias is None else bias.detach()
         self._weight: Any = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
-        self._then = ("none", [], "")
+        self._then: tuple[str, list[float], str] = ("none", [], "")
 
     def __call__(self, x: Tensor) -> Tensor:
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(self._dtype), self._weight, self._bias, *self._then)
