@@ -1,6 +1,9 @@
 """Heads that are slow or large, and those that are not."""
 
+import asyncio
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,6 +19,8 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 def url() -> Iterator[str]:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         size, more = 0, True
+        if scope["path"] == "/slow":
+            await asyncio.sleep(1)
         while more:
             message = await receive()
             size += len(message.get("body", b""))
@@ -75,3 +80,70 @@ def test_heads_within_the_limit_and_large_bodies_pass(url: str) -> None:
     with connected(url) as connection:
         connection.send((GET + head + b"\r\n\r\n") * 3)
         assert [connection.answer().status for _ in range(3)] == [200] * 3
+
+
+UPGRADE = (b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAMAAABk")
+SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def test_an_offer_of_another_protocol_is_not_taken_up(url: str) -> None:
+    whole = post("/", b"abc", *UPGRADE)
+    with connected(url) as connection:
+        for _ in range(2):
+            assert connection.send(whole).answer().body == b"3"
+        for byte in whole:
+            connection.send(bytes([byte]))
+        assert connection.answer().body == b"3"
+        assert connection.send(GET + b"\r\n").answer().body == b"0"
+
+
+def test_nor_is_a_body_after_it_another_request(url: str) -> None:
+    hidden = GET + b"\r\n"
+    whole = post("/", hidden, *UPGRADE)
+    for sent in ([whole], [whole[: -len(hidden)], hidden]):
+        with connected(url) as connection:
+            assert connection.send(*sent).answer().body == str(len(hidden)).encode()
+            assert connection.ended()  # nothing more is said, until the connection is idle for too long
+
+
+def test_a_tunnel_is_refused(url: str) -> None:
+    assert ask(url, b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n").status == 400
+
+
+@pytest.mark.parametrize("rest", [b"", b"x: " + b"a" * 100, *[b"x: " + b"a" * size for size in (3 << 20, 20 << 20)]])
+def test_a_head_behind_an_answer_under_way_is_bounded_too(url: str, rest: bytes) -> None:
+    with connected(url) as connection:
+        connection.send(SLOW)
+        time.sleep(0.1)  # the answer is under way
+        with suppress(OSError):
+            connection.send(GET, *(rest[at : at + 50_000] for at in range(0, len(rest), 50_000)))
+        assert connection.answer().status == 200
+        if len(rest) > MAX_HEAD_BYTES:
+            assert connection.answer().status == 400
+        assert connection.ended()
+
+
+def test_what_cannot_be_read_is_said_after_the_answers_before_it(url: str) -> None:
+    with connected(url) as connection:
+        connection.send(SLOW + GET + b"\r\n" + b"GARBAGE\r\n\r\n")
+        assert [connection.answer().status for _ in range(3)] == [200, 200, 400]
+        assert connection.ended()
+
+
+def test_a_broken_body_is_400_at_once(url: str) -> None:
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    for before in (b"", SLOW):
+        with connected(url) as connection:
+            connection.send(before, head + b"3\r\nabc\r\n", b"no length\r\n")
+            statuses = [connection.answer().status for _ in range(2 if before else 1)]
+            assert statuses == ([200, 400] if before else [400])
+            assert connection.ended()
+
+
+def test_a_client_that_leaves_while_answers_wait_is_no_failure(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with connected(url) as connection:
+        connection.send(SLOW * 3)
+        time.sleep(0.1)
+    with connected(url) as another:
+        assert another.send(SLOW).answer().status == 200
+    assert not [record for record in caplog.records if record.exc_info]
