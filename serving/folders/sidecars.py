@@ -127,7 +127,8 @@ class Sidecars:
         """Whether no other picture would have the same sidecar; of an archive, which is read once, no earlier one."""
         if picture.in_archive:
             return self._met.setdefault(stem, picture.name) == picture.name
-        return self._stems(os.path.dirname(picture.path))[stem.name] < 2
+        stems = self._stems(os.path.dirname(picture.path))
+        return stems is not None and stems[stem.name] < 2
 
 
 class TextSidecars(Sidecars):
@@ -141,15 +142,24 @@ class CaptionSidecars(Sidecars):
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # nothing more can be written at all
 
 
-def _stems(folder: str) -> Counter[str]:
-    """How many files of a directory would have the sidecar ``KEY.txt``: ``KEY.jpg`` and its like, and ``KEY``."""
+def _stems(folder: str) -> Counter[str] | None:
+    """How many files of a directory would have the sidecar ``KEY.txt``: ``KEY.jpg`` and its like, and ``KEY``. None
+    where it cannot be listed: any picture may then have such neighbours."""
     try:
         with os.scandir(folder or ".") as entries:
-            names = [entry.name for entry in entries if not entry.is_dir()]
+            names = [entry.name for entry in entries if not _is_folder(entry)]
     except OSError:
-        return Counter()
+        return None
     stems = (os.path.splitext(name)[0] for name in names if named_like_a_picture(name))
     return Counter(name.casefold() for name in (*stems, *names))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """No where that cannot be known, as of a link to itself: what is taken for a file costs a short name only."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _content(path: Path) -> bytes:
