@@ -23,6 +23,7 @@ Members = Mapping[str, bytes]
 
 _MOST_PICTURES = 5_000
 _MOST_BYTES = 1 << 30
+_SHARD = re.compile(r"[0-9]{5,}\.tar")
 _NOT_IN_KEYS = re.compile(r"[.\\\x00-\x1f\x7f]")
 
 
@@ -90,8 +91,17 @@ class Shards(WholeFile):
             yield _members(self._keys.key_of(picture.name), picture, data, row)
 
     def _shards(self) -> list[Path]:
-        """In order of their numbers."""
-        found = (path for path in self._folder.glob("*.tar") if re.fullmatch(r"[0-9]{5,}", path.stem))
+        """In order of their numbers. A folder that cannot be listed is no empty one: the first would be written over.
+
+        Raises:
+            RequestError: ``invalid_request``.
+        """
+        try:
+            names = os.listdir(self._folder)
+        except OSError as error:
+            detail = f"the folder {str(self._folder)!r} cannot be listed: {error.strerror}"
+            raise RequestError("invalid_request", detail) from error
+        found = (self._folder / name for name in names if _SHARD.fullmatch(name))
         return sorted(found, key=lambda path: int(path.stem))
 
 
