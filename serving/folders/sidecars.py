@@ -85,7 +85,7 @@ class Sidecars:
             return row
         lines = [text for caption in row["captions"] if (text := " ".join(caption["text"].split()))]
         if not lines:
-            return _failed(row, "no_caption", f"{picture.path!r}: the model wrote nothing")
+            return _failed(row, "no_caption", f"{picture.where}: the model wrote nothing")
         try:
             path = self.place_of(picture)
             before = _content(path)
@@ -98,7 +98,7 @@ class Sidecars:
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise
             reason = getattr(error, "strerror", None) or error
-            return _failed(row, "unwritable", f"the captions of {picture.path!r} cannot be written: {reason}")
+            return _failed(row, "unwritable", f"the captions of {picture.where} cannot be written: {reason}")
         return row
 
     def place_of(self, picture: Picture) -> Path:

@@ -13,7 +13,16 @@ from models.errors import RequestError
 from serving.folders import shards as module
 from serving.folders.outputs import Destination, Existing, open_output
 from serving.folders.pictures import Picture
-from tests.serving.folders.support import as_nobody, become_nobody, ending, limner, listed, row, write_out, write_pictures
+from tests.serving.folders.support import (
+    as_nobody,
+    become_nobody,
+    ending,
+    limner,
+    listed,
+    row,
+    write_out,
+    write_pictures,
+)
 from tests.serving.support import png
 from training.data import read_dataset
 

@@ -252,6 +252,17 @@ def test_members_of_an_archive_that_differ_in_suffix_only(tmp_path: Path) -> Non
         assert texts == {"1.txt": "1.jpg", "sub/1.txt": "sub/1.jpg", "1.png.txt": "1.png", "2.txt": "2.png"}
 
 
+def test_a_member_whose_captions_cannot_be_written_is_named(tmp_path: Path) -> None:
+    names = ["x" * 300 + ".png", "2.png"]
+    found = [Picture(name, "a.tar", in_archive=True) for name in names]
+    rows = write_out(
+        "txt", tmp_path, found, [row(name, *texts) for name, texts in zip(names, ["a", " "], strict=True)], apart=True
+    )
+    first, second = (each["error"]["detail"] for each in rows)
+    assert first == f"the captions of {names[0]!r} in 'a.tar' cannot be written: File name too long"
+    assert second == "'2.png' in 'a.tar': the model wrote nothing"
+
+
 def test_a_place_that_cannot_be_written_is_told_at_once() -> None:
     with as_nobody() as place:
         write_pictures(place, "a.png")
