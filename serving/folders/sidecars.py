@@ -14,7 +14,7 @@ from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture, named_like_a_picture
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import drafted, sweep
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -36,6 +36,7 @@ class Sidecars:
         self._tail: dict[str, Row] = {}
         self._stems = lru_cache(maxsize=8)(_stems)
         self._met: dict[Path, str] = {}
+        self._folders: set[Path] = set()
         self._names = Names()
 
     def open(self, *, go_on: bool) -> None:
@@ -73,6 +74,8 @@ class Sidecars:
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        for folder in self._folders:
+            sweep(folder)
         self._journal.remove()
         return ()
 
@@ -109,6 +112,7 @@ class Sidecars:
             raise ValueError("it lies in an archive: name a folder for the captions by --out")
         else:
             target = Path(picture.path)
+        self._folders.add(target.parent)
         stem = os.path.splitext(target.name)[0]
         alone = named_like_a_picture(target.name) and self._is_alone(picture, target.with_name(stem.casefold()))
         return target.with_name((stem if alone else target.name) + self.suffix)
@@ -206,12 +210,8 @@ def _make(folder: Path) -> None:
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that is whole or absent; its name while it is not is short, since the other may be very long. A link
     in a folder of pictures is replaced: what it leads to may be anything."""
-    other = unfinished(path)
-    try:
-        other.write_bytes(content)
-        other.replace(path)
-    finally:
-        other.unlink(missing_ok=True)
+    with drafted(path) as (_, file):
+        file.write(content)
 
 
 def _failed(row: Row, code: str, detail: str) -> Row:
