@@ -1,5 +1,6 @@
 """The ``limner`` command: a table of commands, each loaded when it is called for."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -71,7 +72,20 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the installed script."""
+    _fill_closed_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _fill_closed_streams() -> None:
+    """Give closed standard streams to nobody: their numbers would go to the next files that are opened, and what
+    libraries and other processes print would stand in those. What is told on a closed stderr is not wanted."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free, which is this
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def _refuse(message: str) -> int:

@@ -14,7 +14,7 @@ from models.cli_values import decode_words
 from models.errors import RequestError
 from serving.arms import check_arm_count, describe, label_arms
 from serving.local_models import Wish, choose
-from serving.output import Write, json_line, rows_to
+from serving.output import Write, json_line, rows_to, stdout
 
 if TYPE_CHECKING:
     from models.clip_scorer import ClipScorer
@@ -56,6 +56,8 @@ def compare(
 
     sources = Sources(paths, recursive)
     sources.check()
+    if out is None:
+        stdout()  # else there is nowhere to tell the result
     with _rows_in(out) as write:
         set_threads(threads, respect_omp=True)
         measure = load_scorer(scorer, models_dir=models_dir, device=device)

@@ -1,5 +1,6 @@
 """Rows of captions as text for people or as JSON lines, to the terminal or to a file that is whole or absent."""
 
+import errno
 import json
 import os
 import sys
@@ -55,6 +56,17 @@ def json_line(row: Mapping[str, Any]) -> bytes:
     return json.dumps(row).encode("ascii") + b"\n"
 
 
+def stdout() -> BinaryIO:
+    """Standard output, for bytes.
+
+    Raises:
+        OSError: whoever started this closed it: a disk that fails, as it were.
+    """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "it is closed", "standard output")
+    return sys.stdout.buffer
+
+
 @contextmanager
 def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Iterator[Write]:
     """A function that writes a row to stdout, or to ``out``, which appears when the block ends well.
@@ -63,7 +75,7 @@ def rows_to(out: Path | None, line: Callable[[Mapping[str, Any]], bytes]) -> Ite
         RequestError: ``invalid_request`` for a place that cannot be written, before anything is computed.
     """
     if out is None:
-        yield _writer(sys.stdout.buffer, line)
+        yield _writer(stdout(), line)
         return
     if out.is_dir():
         raise RequestError("invalid_request", f"{str(out)!r} is a folder: name a file in it")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from models.errors import RequestError
-from serving.folders.unfinished import whole
+from serving.folders.unfinished import drafted
 from serving.output import json_line
 
 Row = Mapping[str, Any]
@@ -140,8 +140,8 @@ class Journal:
     def _keep(self, numbers: set[int]) -> None:
         """Keep some lines, in a new file that takes the place of the old one."""
         assert self._file is not None
-        with whole(self.path) as other:
-            file = _locked(other.open("wb"), self.path)  # before it has the name, so that nobody gets in between
+        with drafted(Path(os.path.realpath(self.path))) as (_, draft):
+            file = os.fdopen(os.dup(draft.fileno()), "wb")  # it has the lock, so that nobody gets in between
             for number, row in enumerate(self._parsed(), 1):
                 if isinstance(row, dict) and number in numbers:
                     file.write(json_line(row))

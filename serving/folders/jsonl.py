@@ -1,11 +1,14 @@
 """JSON lines: one row of a picture each, errors included; the file grows while the run goes on."""
 
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture
+from serving.folders.unfinished import sweep
 
 
 class JsonLines:
@@ -34,6 +37,7 @@ class JsonLines:
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        sweep(Path(os.path.realpath(self._journal.path)).parent)
         return ()
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def open_picture(picture: Picture, digest: bool = False, draft_px: int | None = 
     except ImageError as error:
         return Opened(kept, Failure(error.code, error.detail), known)
     except MemoryError:
-        return Opened(kept, Failure("too_large", f"{picture.path!r}: there is no memory to open it"), known)
+        return Opened(kept, Failure("too_large", f"{picture.where}: there is no memory to open it"), known)
 
 
 def _bytes(picture: Picture) -> bytes:
@@ -54,8 +54,7 @@ def _load(data: bytes, picture: Picture, draft_px: int | None) -> LoadedImage:
     try:
         return load_image(data, draft_px=draft_px)
     except ImageError as error:
-        where = repr(picture.path) if picture.data is None else f"{picture.name!r} in {picture.path!r}"
-        raise ImageError(error.code, f"{where}: {error.detail}") from error
+        raise ImageError(error.code, f"{picture.where}: {error.detail}") from error
 
 
 def _should_be_one(picture: Picture) -> bool:
@@ -165,7 +164,7 @@ class Opener:
             return self._single.submit(open_picture, picture, *self._how(picture)).result()
         except BrokenProcessPool:
             self._single = None
-            detail = f"{picture.path!r} brought its decoder down: it is damaged, or needs too much memory"
+            detail = f"{picture.where} brought its decoder down: it is damaged, or needs too much memory"
             return Opened(replace(picture, data=None), Failure("unreadable", detail))
 
     def _new_pool(self, workers: int) -> ProcessPoolExecutor:

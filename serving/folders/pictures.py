@@ -32,6 +32,11 @@ class Picture:
     error: Failure | None = None
     """Why it cannot be read, where its source knows already."""
 
+    @property
+    def where(self) -> str:
+        """What messages call it, quoted; of a member the archive as well."""
+        return f"{self.name!r} in {self.path!r}" if self.in_archive else repr(self.path)
+
 
 Coming = Picture | None
 """What a source gives: a picture, or None while there is none yet and somebody may still name one. What came before a

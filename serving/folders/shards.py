@@ -14,8 +14,8 @@ from models.image_formats import sniff
 from models.images import read_bytes
 from serving.folders.outputs import Destination, Existing, Row
 from serving.folders.pictures import SUFFIXES, Picture
-from serving.folders.unfinished import unfinished
-from serving.folders.whole_files import WholeFile, name_in_file, sync
+from serving.folders.unfinished import drafted
+from serving.folders.whole_files import WholeFile, name_in_file
 from serving.output import json_line
 
 Members = Mapping[str, bytes]
@@ -23,6 +23,7 @@ Members = Mapping[str, bytes]
 
 _MOST_PICTURES = 5_000
 _MOST_BYTES = 1 << 30
+_SHARD = re.compile(r"[0-9]{5,}\.tar")
 _NOT_IN_KEYS = re.compile(r"[.\\\x00-\x1f\x7f]")
 
 
@@ -90,8 +91,17 @@ class Shards(WholeFile):
             yield _members(self._keys.key_of(picture.name), picture, data, row)
 
     def _shards(self) -> list[Path]:
-        """In order of their numbers."""
-        found = (path for path in self._folder.glob("*.tar") if re.fullmatch(r"[0-9]{5,}", path.stem))
+        """In order of their numbers. A folder that cannot be listed is no empty one: the first would be written over.
+
+        Raises:
+            RequestError: ``invalid_request``.
+        """
+        try:
+            names = os.listdir(self._folder)
+        except OSError as error:
+            detail = f"the folder {str(self._folder)!r} cannot be listed: {error.strerror}"
+            raise RequestError("invalid_request", detail) from error
+        found = (self._folder / name for name in names if _SHARD.fullmatch(name))
         return sorted(found, key=lambda path: int(path.stem))
 
 
@@ -141,12 +151,12 @@ def _held(shard: Path) -> Iterator[tuple[str, str]]:
 
 def _write(folder: Path, first: int, samples: Iterator[Members]) -> list[Path]:
     """Shards of the samples, in order."""
-    other = unfinished(folder / "shard")
     written: list[Path] = []
     sample = next(samples, None)
-    try:
-        while sample is not None:
-            with other.open("wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+    while sample is not None:
+        place = folder / f"{first + len(written):05d}.tar"
+        with drafted(place) as (_, file):
+            with tarfile.open(fileobj=file, mode="w") as archive:
                 pictures = 0
                 while sample is not None:
                     _add(archive, sample)
@@ -155,11 +165,9 @@ def _write(folder: Path, first: int, samples: Iterator[Members]) -> list[Path]:
                     sample = next(samples, None)
                     if pictures >= _MOST_PICTURES or file.tell() >= _MOST_BYTES:
                         break
-            sync(other)
-            written.append(folder / f"{first + len(written):05d}.tar")
-            other.replace(written[-1])
-    finally:
-        other.unlink(missing_ok=True)
+            file.flush()
+            os.fsync(file.fileno())
+        written.append(place)
     return written
 
 

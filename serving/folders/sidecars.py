@@ -14,7 +14,7 @@ from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
 from serving.folders.outputs import Destination, Existing, Row, Written
 from serving.folders.pictures import Picture, named_like_a_picture
-from serving.folders.unfinished import unfinished
+from serving.folders.unfinished import drafted, sweep
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -36,6 +36,7 @@ class Sidecars:
         self._tail: dict[str, Row] = {}
         self._stems = lru_cache(maxsize=8)(_stems)
         self._met: dict[Path, str] = {}
+        self._folders: set[Path] = set()
         self._names = Names()
 
     def open(self, *, go_on: bool) -> None:
@@ -73,6 +74,8 @@ class Sidecars:
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        for folder in self._folders:
+            sweep(folder)
         self._journal.remove()
         return ()
 
@@ -85,7 +88,7 @@ class Sidecars:
             return row
         lines = [text for caption in row["captions"] if (text := " ".join(caption["text"].split()))]
         if not lines:
-            return _failed(row, "no_caption", f"{picture.path!r}: the model wrote nothing")
+            return _failed(row, "no_caption", f"{picture.where}: the model wrote nothing")
         try:
             path = self.place_of(picture)
             before = _content(path)
@@ -98,7 +101,7 @@ class Sidecars:
             if isinstance(error, OSError) and error.errno in _NO_ROOM:
                 raise
             reason = getattr(error, "strerror", None) or error
-            return _failed(row, "unwritable", f"the captions of {picture.path!r} cannot be written: {reason}")
+            return _failed(row, "unwritable", f"the captions of {picture.where} cannot be written: {reason}")
         return row
 
     def place_of(self, picture: Picture) -> Path:
@@ -109,6 +112,7 @@ class Sidecars:
             raise ValueError("it lies in an archive: name a folder for the captions by --out")
         else:
             target = Path(picture.path)
+        self._folders.add(target.parent)
         stem = os.path.splitext(target.name)[0]
         alone = named_like_a_picture(target.name) and self._is_alone(picture, target.with_name(stem.casefold()))
         return target.with_name((stem if alone else target.name) + self.suffix)
@@ -127,7 +131,8 @@ class Sidecars:
         """Whether no other picture would have the same sidecar; of an archive, which is read once, no earlier one."""
         if picture.in_archive:
             return self._met.setdefault(stem, picture.name) == picture.name
-        return self._stems(os.path.dirname(picture.path))[stem.name] < 2
+        stems = self._stems(os.path.dirname(picture.path))
+        return stems is not None and stems[stem.name] < 2
 
 
 class TextSidecars(Sidecars):
@@ -141,15 +146,24 @@ class CaptionSidecars(Sidecars):
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # nothing more can be written at all
 
 
-def _stems(folder: str) -> Counter[str]:
-    """How many files of a directory would have the sidecar ``KEY.txt``: ``KEY.jpg`` and its like, and ``KEY``."""
+def _stems(folder: str) -> Counter[str] | None:
+    """How many files of a directory would have the sidecar ``KEY.txt``: ``KEY.jpg`` and its like, and ``KEY``. None
+    where it cannot be listed: any picture may then have such neighbours."""
     try:
         with os.scandir(folder or ".") as entries:
-            names = [entry.name for entry in entries if not entry.is_dir()]
+            names = [entry.name for entry in entries if not _is_folder(entry)]
     except OSError:
-        return Counter()
+        return None
     stems = (os.path.splitext(name)[0] for name in names if named_like_a_picture(name))
     return Counter(name.casefold() for name in (*stems, *names))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """No where that cannot be known, as of a link to itself: what is taken for a file costs a short name only."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _content(path: Path) -> bytes:
@@ -196,12 +210,8 @@ def _make(folder: Path) -> None:
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that is whole or absent; its name while it is not is short, since the other may be very long. A link
     in a folder of pictures is replaced: what it leads to may be anything."""
-    other = unfinished(path)
-    try:
-        other.write_bytes(content)
-        other.replace(path)
-    finally:
-        other.unlink(missing_ok=True)
+    with drafted(path) as (_, file):
+        file.write(content)
 
 
 def _failed(row: Row, code: str, detail: str) -> Row:

@@ -99,10 +99,12 @@ class Sources:
         return Sources(self.paths, self.recursive, self.null, ours=self.ours)
 
     def check(self) -> None:
-        """Raise ``nothing`` where that can be said without opening a picture."""
-        if STDIN not in self.paths:
-            if not any(map(os.path.lexists, self.paths)) or not self._peek(1):
-                raise self.nothing()
+        """Raise ``nothing`` where that can be said without opening a picture; refuse standard input that is closed."""
+        if STDIN in self.paths:
+            if sys.stdin is None:
+                raise RequestError("invalid_request", f"{STDIN!r} is standard input, which is closed: give it a list")
+        elif not any(map(os.path.lexists, self.paths)) or not self._peek(1):
+            raise self.nothing()
 
     def more_than(self, pictures: int) -> bool:
         """Whether there are more; yes where that cannot be known yet."""

@@ -1,19 +1,19 @@
 """Rows as lines on standard output, each as soon as it is there."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from serving.folders.done import Done
 from serving.folders.outputs import Row, Written
 from serving.folders.pictures import Picture
-from serving.output import json_line
+from serving.output import json_line, stdout
 
 
 class Terminal:
     """Nothing is kept, so everything is always to be done."""
 
     def __init__(self, line: Callable[[Row], bytes]) -> None:
-        """``line``: pictures that failed have one in JSON only."""
+        """``line``: pictures that failed have one in JSON only. Raises OSError where there is no standard output."""
+        self._file = stdout()
         self._line = line
         self._with_failures = line is json_line
 
@@ -30,8 +30,8 @@ class Terminal:
         rows = [row for _, row in written]
         for row in rows:
             if self._with_failures or row["error"] is None:
-                sys.stdout.buffer.write(self._line(row))
-        sys.stdout.buffer.flush()
+                self._file.write(self._line(row))
+        self._file.flush()
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:

@@ -137,6 +137,23 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """What libraries and other processes print would stand in it."""
+    script = (
+        "import os, subprocess, sys; from models import cli\n"
+        "def command(arguments):\n"
+        "    with open(arguments[0], 'w') as file:\n"
+        "        os.write(2, b'lost'); print('lost', file=sys.stderr)\n"
+        "        subprocess.run('echo lost >&1; echo lost >&2', shell=True, check=True)\n"
+        "        file.write('kept')\n"
+        "    return 7\n"
+        "cli.run = command; cli.main()\n"
+    )
+    closing = ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', sys.executable, "-c", script, tmp_path / "file"]
+    done = subprocess.run(closing, capture_output=True, cwd=ROOT, check=False)
+    assert (done.returncode, (tmp_path / "file").read_text()) == (7, "kept")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["models", "list"], ["models", "show", "fake"]])
 def test_quick_commands_load_neither_torch_nor_ray(arguments: list[str]) -> None:
     script = (

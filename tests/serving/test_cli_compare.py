@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from models import cli
 from models.errors import LimnerError, RequestError, UnknownNameError
 from serving.cli_compare import compare
 from tests.models.mixing.tiny_dial import write_dial
@@ -140,3 +141,12 @@ def test_nothing_to_compare(scorer: str, tmp_path: Path) -> None:
         run(scorer, tmp_path, "--models", "fake,fake", "--out", tmp_path / "out")
     with pytest.raises(RequestError, match=r"missing.png' does not exist"):
         run(scorer, tmp_path / "missing.png", "--models", "fake,fake")
+
+
+def test_a_closed_standard_output_is_told_before_anything_is_computed(
+    folder: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    words = ["compare", folder, "--models", "smile,dial", "--models-dir", models_dir, "--scorer", "none there"]
+    assert cli.run([str(word) for word in words]) == 1
+    assert capsys.readouterr().err == "error: standard output: it is closed\n"

@@ -76,9 +76,11 @@ class ImageFolder:
         folder = self.options.path
         try:
             names = sorted(os.listdir(folder))
-        except OSError:  # a file, or nothing that can be read, which the reading tells
+        except (NotADirectoryError, FileNotFoundError):  # a file, or nothing, which the reading tells
             yield self.options.split, folder
             return
+        except OSError as error:
+            raise DataError("no_data", f"cannot list {folder}: {error.strerror}") from error
         splits = [(SPLIT_FOLDERS.get(name.lower()), folder / name) for name in names]
         folders = [(split, inner) for split, inner in splits if split is not None and os.path.isdir(inner)]
         found = [(split, _metadata_file(inner)) for split, inner in [(self.options.split, folder), *folders]]

@@ -13,7 +13,16 @@ from models.errors import RequestError
 from serving.folders import shards as module
 from serving.folders.outputs import Destination, Existing, open_output
 from serving.folders.pictures import Picture
-from tests.serving.folders.support import ending, limner, listed, row, write_out, write_pictures
+from tests.serving.folders.support import (
+    as_nobody,
+    become_nobody,
+    ending,
+    limner,
+    listed,
+    row,
+    write_out,
+    write_pictures,
+)
 from tests.serving.support import png
 from training.data import read_dataset
 
@@ -217,3 +226,16 @@ def test_rows_wait_on_the_disk_not_in_memory(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 4 << 20  # of 12 MB
+
+
+def test_shards_in_a_folder_that_cannot_be_listed_are_not_written_over() -> None:
+    with as_nobody() as place:
+        source = write_pictures(place / "pictures", *(f"{name}.png" for name in "ab"))
+        out = place / "out"
+        write(out, source, "a")
+        before = (out / "00000.tar").read_bytes()
+        out.chmod(0o733)
+        become_nobody()
+        with pytest.raises(RequestError, match="cannot be listed: Permission denied"):
+            write(out, source, "b")
+        assert out.joinpath("00000.tar").read_bytes() == before

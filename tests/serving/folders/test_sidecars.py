@@ -136,6 +136,24 @@ def test_pictures_that_differ_in_suffix_only_have_texts_of_their_own(tmp_path: P
     }
 
 
+def test_an_entry_that_cannot_be_looked_at_does_not_make_pictures_share_a_text(tmp_path: Path) -> None:
+    write_pictures(tmp_path, "a.jpg", "a.png")
+    (tmp_path / "self").symlink_to("self")
+    assert beside(tmp_path, "new") == [None, None]
+    assert {path.name for path in tmp_path.glob("*.txt")} == {"a.jpg.txt", "a.png.txt"}
+
+
+def test_in_a_folder_that_cannot_be_listed_each_picture_has_a_text_of_its_own() -> None:
+    with as_nobody() as place:
+        folder = write_pictures(place / "pictures", "a.jpg", "a.png")
+        folder.chmod(0o733)
+        become_nobody()
+        found = [picture for name in ("a.jpg", "a.png") for picture in listed(folder / name)]
+        rows = write_out("txt", folder, found, [row(each.name, each.name) for each in found])
+        assert [each["error"] for each in rows] == [None, None]
+        assert (folder / "a.jpg.txt").read_text() != (folder / "a.png.txt").read_text()
+
+
 def test_names_that_the_system_takes(tmp_path: Path) -> None:
     write_pictures(tmp_path, *HOSTILE_NAMES)
     assert set(beside(tmp_path, "new")) == {None}
@@ -232,6 +250,17 @@ def test_members_of_an_archive_that_differ_in_suffix_only(tmp_path: Path) -> Non
         write_out("txt", tmp_path, found, [row(name, name) for name in names], apart=True)
         texts = {str(path.relative_to(tmp_path)): path.read_text().strip() for path in tmp_path.rglob("*.txt")}
         assert texts == {"1.txt": "1.jpg", "sub/1.txt": "sub/1.jpg", "1.png.txt": "1.png", "2.txt": "2.png"}
+
+
+def test_a_member_whose_captions_cannot_be_written_is_named(tmp_path: Path) -> None:
+    names = ["x" * 300 + ".png", "2.png"]
+    found = [Picture(name, "a.tar", in_archive=True) for name in names]
+    rows = write_out(
+        "txt", tmp_path, found, [row(name, *texts) for name, texts in zip(names, ["a", " "], strict=True)], apart=True
+    )
+    first, second = (each["error"]["detail"] for each in rows)
+    assert first == f"the captions of {names[0]!r} in 'a.tar' cannot be written: File name too long"
+    assert second == "'2.png' in 'a.tar': the model wrote nothing"
 
 
 def test_a_place_that_cannot_be_written_is_told_at_once() -> None:

@@ -121,6 +121,14 @@ def test_standard_input_has_a_path_per_line_or_between_nuls(monkeypatch: pytest.
     assert [os.fsencode(picture.name) for picture in found] == hostile
 
 
+def test_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(RequestError, match="'-' is standard input, which is closed"):
+        Sources(["-"]).check()
+    with pytest.raises(RequestError, match="which is closed"):
+        Sources([__file__, "-"]).check()
+
+
 @pytest.mark.parametrize("null", [False, True])
 def test_lines_of_standard_input_come_as_they_are_written(monkeypatch: pytest.MonkeyPatch, null: bool) -> None:
     """Somebody may feed it by and by."""

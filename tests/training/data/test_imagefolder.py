@@ -137,3 +137,10 @@ def test_columns_may_have_other_names(tmp_path: Path) -> None:
     assert dataset.split("train")[0].captions == ("NA",)
     with pytest.raises(DataError, match="needs the columns 'file_name' and 'text'; it has: image, prompt, extra"):
         read(tmp_path)
+
+
+def test_a_folder_that_cannot_be_listed_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(DataError, match=r"cannot list .*loop: Too many levels of symbolic links") as caught:
+        read(tmp_path / "loop")
+    assert caught.value.code == "no_data"
