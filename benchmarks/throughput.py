@@ -214,7 +214,7 @@ def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
         with server([model], options.seconds, "--dtype", "auto") as served:
             set_threads(None)
             pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
-            posts = [raw(model, body, BLIP) for body in bodies]
+            posts = [raw(Path(model).name, body, BLIP) for body in bodies]  # served by the name of its folder
             pair = in_turn(bare(pipeline, bodies, 4, options.seconds, BLIP), served.rate(posts, 8), options.turns)
             record(options.record, "BLIP-base served", shares(*pair))
     pace = (f"{statistics.median(values):.2f}" for values in pair)
@@ -230,7 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say(f"- {hardware()}; the clients run on the same cores")
     say(f"- JPEGs of {options.width} px from bytes, the models' own decoding, no scores, no picture known from before")
     say(f"- {options.turns} turns of {options.seconds:g} s each after a warm-up; medians over the turns\n")
-    compact_rows(bodies, options)
+    if options.compact:
+        compact_rows(bodies, options)
     if options.blip:
         blip_rows(bodies, options)
 
@@ -240,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=4, help="of each contestant, per row")
     parser.add_argument("--seconds", type=float, default=6.0, help="of a turn")
     parser.add_argument("--width", type=int, default=500, help="width of the pictures, px")
+    parser.add_argument("--compact", action=argparse.BooleanOptionalAction, default=True, help="the bundled model")
     parser.add_argument("--blip", action=argparse.BooleanOptionalAction, default=True, help="a BLIP-base too")
     add_record_option(parser)
     return parser
