@@ -82,7 +82,7 @@ def test_scores_are_those_of_the_scorer_and_equal_for_equal_captions(
 def test_each_picture_is_opened_once(folder: Path, scorer: ClipScorer, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[bytes] = []
     load = opening.load_image
-    monkeypatch.setattr(opening, "load_image", lambda data: loaded.append(data) or load(data))
+    monkeypatch.setattr(opening, "load_image", lambda data, **how: loaded.append(data) or load(data, **how))
     pipeline = load_pipeline("fake", scorer=None, device="cpu")
     arms = [LocalArm(label, choose(Wish("fake"), None), pipeline) for label in "abc"]
     assert len(list(compare_files(arms, scorer, opened(folder), batch_size=2))) == 6

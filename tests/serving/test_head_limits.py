@@ -103,7 +103,7 @@ def test_nor_is_a_body_after_it_another_request(url: str) -> None:
     for sent in ([whole], [whole[: -len(hidden)], hidden]):
         with connected(url) as connection:
             assert connection.send(*sent).answer().body == str(len(hidden)).encode()
-            assert connection.ended()  # nothing more is said, until the connection is idle for too long
+            assert connection.send(post("/", b"xy")).answer().body == b"2"  # and nothing before it
 
 
 def test_a_tunnel_is_refused(url: str) -> None:
