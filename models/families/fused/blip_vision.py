@@ -1,4 +1,4 @@
-"""BLIP's vision encoder over packed weights, with attention that never writes its weights down."""
+"""BLIP's vision encoder over packed weights, with attention by the kernel that is fastest in its dtype."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
