@@ -63,7 +63,7 @@ def _scheduled(pipeline: CaptionPipeline, strategy: Strategy, pixels: Tensor, wa
         max_batch_images=waiting,
         max_batch_rows=4 * waiting,
     )
-    key = CaptionKey("random", None, strategy.group_key(), 1, False)
+    key = CaptionKey("random", pipeline, strategy.group_key(), 1, False)
     places = threading.Semaphore(2 * waiting)  # as many wait as are under way
     futures: list[Future[Done[Outcome]]] = []
     began = time.perf_counter()

@@ -17,7 +17,7 @@ from serving.middleware.full_house import FullHouse
 from serving.middleware.request_context import RequestContext
 from serving.middleware.security_headers import SecurityHeaders
 from serving.request_ids import HEADER
-from serving.routes import ROUTERS
+from serving.routes import ADMIN_ROUTERS, ROUTERS
 from serving.services import Services
 
 Background = Callable[[], AbstractAsyncContextManager[None]]
@@ -46,8 +46,9 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
         redirect_slashes=False,  # a wrong path is 404, not a hint at another
     )
     app.state.services = services
-    for name in ROUTERS:
-        app.include_router(resolve("router", ROUTERS, name))
+    routers = ROUTERS if services.admin is None else {**ROUTERS, **ADMIN_ROUTERS}
+    for name in routers:
+        app.include_router(resolve("router", routers, name))
     problems.add_handlers(app)
     openapi.install(app, keys=services.keys is not None)
     limits = services.args.limits

@@ -1,4 +1,5 @@
-"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger."""
+"""The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger; a
+registry where models may come and go."""
 
 import ray
 from ray.serve import Application
@@ -8,7 +9,9 @@ from serving.captioner import Captioner
 from serving.ingress import Ingress
 from serving.ledger_deployment import LedgerOwner
 from serving.monitor import Monitor
+from serving.registry_deployment import RegistryOwner
 from serving.scorer import Scorer
+from serving.served_models import ServedModels
 
 
 def build_app(args: AppArgs) -> Application:
@@ -20,14 +23,16 @@ def build_app(args: AppArgs) -> Application:
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
     monitor = Monitor.bind(args)  # type: ignore[attr-defined]
     scorer = Scorer.bind(args, monitor) if args.scores_a_sample else None  # type: ignore[attr-defined]
+    may_change = args.admin_keys is not None
+    registry = RegistryOwner.bind(tuple(ServedModels.from_args(args).cards)) if may_change else None  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
         max_ongoing_requests=most_requests,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
-    ).bind(args, monitor, scorer)
+    ).bind(args, monitor, scorer, registry)
     ledger = LedgerOwner.bind(args.ledger) if args.experiments else None  # type: ignore[attr-defined]
     app: Application = Ingress.options(  # type: ignore[attr-defined]
         max_ongoing_requests=2 * most_requests
-    ).bind(args, captioner, monitor, ledger)
+    ).bind(args, captioner, monitor, ledger, registry)
     return app
 
 

@@ -180,6 +180,9 @@ class AppArgs(BaseModel):
     )
 
     api_keys: KeyArgs | None = Field(default=None, description="None: everybody may ask")
+    admin_keys: KeyArgs | None = Field(
+        default=None, description="keys of those who may add and remove models while it runs; None: nobody"
+    )
     cors_origins: tuple[str, ...] = Field(
         default=(), description="other origins whose pages may ask, such as https://example.org, or *; none by default"
     )

@@ -12,7 +12,6 @@ from models.decoding.strategy import Strategy
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
 from serving import metrics
-from serving.points import Coefficients
 from serving.reports import Reporter
 from serving.turns import Turn
 
@@ -25,7 +24,8 @@ class CaptionKey:
     """Images of equal key may be captioned together; seeds and scoring are each image's own."""
 
     model: str
-    coefficients: Coefficients | None
+    pipeline: CaptionPipeline
+    """The model at one point of its weight space, in one version: each is equal to itself alone."""
     group: Hashable
     num_captions: int
     rerank: bool

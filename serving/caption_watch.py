@@ -32,12 +32,18 @@ class CaptionWatch:
         self, args: MonitorArgs, own_decoding: Mapping[str, Strategy], reporter: Reporter, *, scoring: bool
     ) -> None:
         self._args = args
-        self._own_decoding = own_decoding
+        self._own_decoding = dict(own_decoding)
         self._reporter = reporter
         self._share = args.sample_share if scoring else 0.0
         self._waiting: deque[SampledImage] = deque()
         self._waiting_bytes = 0
         self._filled = asyncio.Event()
+
+    def set_own_decoding(self, model: str, strategy: Strategy | None) -> None:
+        """Take note of a model's own decoding; None: it is served no more."""
+        self._own_decoding.pop(model, None)
+        if strategy is not None:
+            self._own_decoding[model] = strategy
 
     def see(self, job: CaptionJob, reply: CaptionReply) -> None:
         """Take note of what a request got. What was scored for it is not scored again."""

@@ -3,7 +3,7 @@
 import asyncio
 import io
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,16 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from models.decoding import parse_decode
-from models.errors import LimnerError
+from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.args import AppArgs
 from serving.caption_watch import CaptionWatch
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.model_changes import ModelChanges
 from serving.monitor import sender
 from serving.own_thread import in_own_thread
+from serving.registry_deployment import RayRegistry
 from serving.reports import Reporter
 from serving.scorer import scores_sender
 
@@ -35,9 +37,14 @@ class Captioner:
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, args: AppArgs, monitor: DeploymentHandle[Any], scorer: DeploymentHandle[Any] | None
+        self,
+        args: AppArgs,
+        monitor: DeploymentHandle[Any],
+        scorer: DeploymentHandle[Any] | None,
+        registry: DeploymentHandle[Any] | None,
     ) -> None:
         from serving.engine import Engine  # deferred: loads torch, which only this process needs
+        from serving.engine_shelf import EngineShelf
 
         self._closing = AsyncExitStack()
         replica = serve.get_replica_context().replica_tag
@@ -55,6 +62,12 @@ class Captioner:
         self._run_beside(reporter.run(sender(monitor)))
         if scorer is not None:
             self._run_beside(self._watch.run(scores_sender(scorer)))
+        if registry is not None:
+            shelf = EngineShelf(self._engine, models, self._watch, args)
+            changes = ModelChanges(replica, models, shelf, RayRegistry(registry).sync)
+            with suppress(OverloadedError):  # it may start later; then there were no changes yet, or they come soon
+                await changes.once()
+            self._run_beside(changes.run())
 
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""

@@ -21,6 +21,7 @@ from serving.args import DEFAULT_LEDGER, AppArgs, KeyArgs, Limits, LogArgs, Moni
 from serving.validation import explain
 
 _KEYS_VARIABLE = "LIMNER_API_KEYS"
+_ADMIN_KEYS_VARIABLE = "LIMNER_ADMIN_KEYS"
 _LIMITS = "The limits: " + ", ".join(f"{name} ({field.default})" for name, field in Limits.model_fields.items())
 
 
@@ -52,6 +53,12 @@ def serve(
     images_per_minute: Annotated[
         float | None, typer.Option(help="Of each key that has no rate of its own. Default: no limit.")
     ] = None,
+    admin_keys: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"File of keys of those who may add and remove models; or the same in ${_ADMIN_KEYS_VARIABLE}."
+        ),
+    ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Origin whose pages may ask; repeatable.")] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Folder of the log. Default: Ray's.")] = None,
     access_log: Annotated[bool, typer.Option(help="A line in the log for every request.")] = True,
@@ -79,6 +86,7 @@ def serve(
         ledger=ledger or DEFAULT_LEDGER,
         monitor=MonitorArgs(sample_share=sample_share),
         api_keys=_keys(api_keys, images_per_minute),
+        admin_keys=_keys_of(admin_keys, _ADMIN_KEYS_VARIABLE),
         cors_origins=tuple(cors_origin or ()),
     )
     check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
@@ -118,11 +126,17 @@ def _app_args(**given: Any) -> AppArgs:
 
 
 def _keys(file: Path | None, images_per_minute: float | None) -> KeyArgs | None:
+    """As ``_keys_of``, for clients."""
+    keys = _keys_of(file, _KEYS_VARIABLE, images_per_minute)
+    if keys is None and images_per_minute is not None:
+        raise RequestError("invalid_request", "--images-per-minute is a rate of keys: give --api-keys as well")
+    return keys
+
+
+def _keys_of(file: Path | None, variable_name: str, images_per_minute: float | None = None) -> KeyArgs | None:
     """Where the keys are, once they have been read: what is wrong with them is told at once."""
-    variable = _KEYS_VARIABLE if file is None and os.environ.get(_KEYS_VARIABLE) else None
+    variable = variable_name if file is None and os.environ.get(variable_name) else None
     if file is None and variable is None:
-        if images_per_minute is not None:
-            raise RequestError("invalid_request", "--images-per-minute is a rate of keys: give --api-keys as well")
         return None
     try:
         args = KeyArgs(file=file and file.resolve(), env=variable, images_per_minute=images_per_minute)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BYTES_OF_A_PIXEL = 3
+_LANE_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Engine:
         self._deadline_s = limits.deadline_s
         self._image_limits = ImageLimits(max_bytes=limits.max_image_bytes, max_pixels=limits.max_image_px)
         # Each model has its own: nobody's pictures stand behind those that wait to enter another model's full queue.
+        self._decode_threads = args.decode_threads
         self._opening = {model: asyncio.Semaphore(args.decode_threads) for model in models}
         self._openers = ThreadPoolExecutor(args.decode_threads, thread_name_prefix="limner-images")
         self._waiting_px = PixelBudget(limits.max_waiting_px)
@@ -184,9 +186,9 @@ class Engine:
         self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], accepted: _Accepted
     ) -> list[_Answer]:
         strategy = job.strategy
-        key = CaptionKey(job.model, point.coefficients, strategy.group_key(), job.num_captions, job.rerank)
         rows = strategy.rows(strategy.candidates(job.num_captions) if job.rerank else job.num_captions)
         async with self._models.lease(job.model, point.coefficients) as pipeline:
+            key = CaptionKey(job.model, pipeline, strategy.group_key(), job.num_captions, job.rerank)
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
@@ -195,6 +197,20 @@ class Engine:
             draft_px = self._draft_px(pipeline)
             asks = [_Ask(data, key, rows, payload, encoder, score, draft_px) for data in images]
             return await self._answer(job, asks, accepted)
+
+    def put_model(self, model: str, loaded: LoadedModel) -> None:
+        """Serve one model more, or another version of one: what is under way ends with the version it began with."""
+        if model not in self._models:
+            self._opening[model] = asyncio.Semaphore(self._decode_threads)
+            self._scheduler.add_lane(model)
+        self._models.put(model, loaded)
+
+    async def drop_model(self, model: str) -> None:
+        """Refuse new jobs of a model as ``unknown_model``; returns when the accepted ones are done."""
+        self._models.drop(model)
+        while not self._scheduler.drop_lane(model):
+            await asyncio.sleep(_LANE_POLL_S)
+        del self._opening[model]
 
     def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""

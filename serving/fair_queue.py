@@ -48,6 +48,15 @@ class FairQueue(Generic[Q]):
         self._now_s = 0.0
         self._turns = 0
 
+    def add_lane(self, lane: str) -> None:
+        """One lane more, which is owed nothing."""
+        self._lanes[lane] = _Lane(used_s=self._now_s)
+
+    def drop_lane(self, lane: str) -> None:
+        """A lane less, in which nothing may wait."""
+        assert not self._lanes[lane].items
+        del self._lanes[lane]
+
     def __len__(self) -> int:
         return sum(len(lane.items) for lane in self._lanes.values())
 

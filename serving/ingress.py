@@ -10,6 +10,7 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.handle import DeploymentHandle
 
+from models.catalog import CaptionerEntry
 from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.api import build_api
@@ -25,11 +26,13 @@ from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.middleware.lost_clients import LostClients
 from serving.middleware.under_way import Count, UnderWay
+from serving.model_changes import ModelChanges
 from serving.monitor import sender
+from serving.registry_deployment import RayRegistry
 from serving.replicas import call_replica
 from serving.reports import Reporter
-from serving.served_models import ServedModels
-from serving.services import Services
+from serving.served_models import CardShelf, ServedModels
+from serving.services import Admin, Services
 
 _PROBE_TIMEOUT_S = 1.0
 _GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
@@ -107,6 +110,7 @@ class Ingress:
         captioner: DeploymentHandle[Any],
         monitor: DeploymentHandle[Any],
         ledger_handle: DeploymentHandle[Any] | None,
+        registry_handle: DeploymentHandle[Any] | None,
     ) -> None:
         self._monitor = monitor
         replica = serve.get_replica_context().replica_tag
@@ -116,6 +120,11 @@ class Ingress:
         ledger = RayLedger(ledger_handle) if ledger_handle is not None else None
         models = ServedModels.from_args(args)
         check_arms(args.experiments, models)
+        registry = RayRegistry(registry_handle) if registry_handle is not None else None
+        self._changes: ModelChanges[CaptionerEntry] | None = None
+        if registry is not None:
+            shelf = CardShelf(models, args.models_dir)
+            self._changes = ModelChanges(replica, models.cards, shelf, registry.sync, captions=False)
         self._services = Services(
             args=args,
             models=models,
@@ -127,6 +136,7 @@ class Ingress:
             else None,
             url_images=UrlImages.from_limits(args.limits),
             keys=ApiKeys(read_api_keys(args.api_keys)) if args.api_keys is not None else None,
+            admin=Admin(registry, ApiKeys(read_api_keys(args.admin_keys))) if registry and args.admin_keys else None,
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -157,6 +167,8 @@ class Ingress:
     async def _reporting(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:
             closing.callback(asyncio.create_task(self._services.reporter.run(sender(self._monitor))).cancel)
+            if self._changes is not None:
+                closing.callback(asyncio.create_task(self._changes.run()).cancel)
             if (outcomes := self._services.outcomes) is not None:
                 closing.push_async_callback(outcomes.close)
                 closing.callback(asyncio.create_task(outcomes.run()).cancel)

@@ -49,6 +49,11 @@ class LeaseCache(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._entries
 
+    def drop(self, unwanted: Callable[[K], bool]) -> None:
+        """Forget these values; those in use when they are given back."""
+        for key in [key for key in self._entries if unwanted(key)]:
+            del self._entries[key]
+
     @asynccontextmanager
     async def lease(self, key: K) -> AsyncIterator[V]:
         """The value of ``key``, kept while the block runs. Raises what ``build`` raises."""

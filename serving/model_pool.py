@@ -7,7 +7,7 @@ from typing import Any
 
 from models.card import ArithmeticCard, MixCard
 from models.catalog import CaptionerEntry, find_captioner
-from models.clip_scorer import load_scorer
+from models.clip_scorer import ClipScorer, load_scorer
 from models.errors import UnknownNameError
 from models.families.base import TorchCaptioner
 from models.interfaces import Captioner
@@ -18,9 +18,9 @@ from serving.lease_cache import LeaseCache
 from serving.points import Coefficients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model in memory."""
+    """A model in memory; each is equal to itself alone."""
 
     pipeline: CaptionPipeline
     """As its card has it; of a spectrum, its base."""
@@ -33,10 +33,23 @@ class ModelPool:
     holds nobody else up."""
 
     def __init__(self, models: Mapping[str, LoadedModel], max_bytes: int) -> None:
-        self._models = models
-        self._mixes: LeaseCache[tuple[str, Coefficients], CaptionPipeline] = LeaseCache(
-            self._mix, lambda key: self._variants(key[0]).bytes_of_one, max_bytes
+        self._models = dict(models)
+        self._mixes: LeaseCache[tuple[LoadedModel, Coefficients], CaptionPipeline] = LeaseCache(
+            _mix, lambda key: _variants(key[0]).bytes_of_one, max_bytes
         )
+
+    def __contains__(self, model: str) -> bool:
+        return model in self._models
+
+    def put(self, model: str, loaded: LoadedModel) -> None:
+        """Add a model, or put it in the place of what had its id; who uses that goes on with it."""
+        self.drop(model)
+        self._models[model] = loaded
+
+    def drop(self, model: str) -> None:
+        """Forget a model, if it is there, and its mixes."""
+        gone = self._models.pop(model, None)
+        self._mixes.drop(lambda key: key[0] is gone)
 
     def __getitem__(self, model: str) -> CaptionPipeline:
         """The model as its card has it.
@@ -55,10 +68,10 @@ class ModelPool:
             DataError: ``not_finite``; the weights would overflow.
         """
         loaded = self._model(model)
-        if coefficients is None or (not coefficients and loaded.pipeline.captioner is self._variants(model).base):
+        if coefficients is None or (not coefficients and loaded.pipeline.captioner is _variants(loaded).base):
             yield loaded.pipeline
             return
-        async with self._mixes.lease((model, coefficients)) as pipeline:
+        async with self._mixes.lease((loaded, coefficients)) as pipeline:
             yield pipeline
 
     def _model(self, model: str) -> LoadedModel:
@@ -68,14 +81,15 @@ class ModelPool:
             served = ", ".join(self._models)
             raise UnknownNameError("unknown_model", f"no model {model!r} here; there are: {served}") from None
 
-    def _variants(self, model: str) -> Variants:
-        variants = self._models[model].variants
-        assert variants is not None, model  # the ingress asks for points only of models that have them
-        return variants
 
-    def _mix(self, key: tuple[str, Coefficients]) -> CaptionPipeline:
-        model, coefficients = key
-        return _known(self._models[model].pipeline.with_captioner(self._variants(model).at(dict(coefficients))))
+def _variants(loaded: LoadedModel) -> Variants:
+    assert loaded.variants is not None  # the ingress asks for points only of models that have them
+    return loaded.variants
+
+
+def _mix(key: tuple[LoadedModel, Coefficients]) -> CaptionPipeline:
+    loaded, coefficients = key
+    return _known(loaded.pipeline.with_captioner(_variants(loaded).at(dict(coefficients))))
 
 
 def load_models(args: AppArgs) -> dict[str, LoadedModel]:
@@ -85,13 +99,15 @@ def load_models(args: AppArgs) -> dict[str, LoadedModel]:
         UnknownNameError, CheckpointError: as ``find_captioner``, ``load_captioner`` and ``load_scorer`` do.
     """
     scorer = load_scorer(args.scorer, models_dir=args.models_dir, device=args.device) if args.scorer else None
-    found = {}
-    for name in args.models:
-        entry = find_captioner(name, args.models_dir)
-        loaded = _load(entry, args)
-        pipeline = CaptionPipeline(loaded[0], model_id=entry.id, card=entry.card, scorer=scorer)
-        found[entry.id] = LoadedModel(_known(pipeline), loaded[1])
-    return found
+    entries = [find_captioner(name, args.models_dir) for name in args.models]
+    return {entry.id: load_model(entry, args, scorer) for entry in entries}
+
+
+def load_model(entry: CaptionerEntry, args: AppArgs, scorer: ClipScorer | None) -> LoadedModel:
+    """One model. Raises as ``load_models`` does."""
+    captioner, variants = _load(entry, args)
+    pipeline = CaptionPipeline(captioner, model_id=entry.id, card=entry.card, scorer=scorer)
+    return LoadedModel(_known(pipeline), variants)
 
 
 def _known(pipeline: CaptionPipeline) -> CaptionPipeline:

@@ -12,13 +12,13 @@ from serving.errors import Problem, problem_responses
 from serving.middleware.authentication import needs_key
 from serving.openai_errors import OPENAI_ROUTES, openai_responses
 from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
-from serving.schemas import CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
+from serving.schemas import AddModelRequest, CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
 
 _REF = "#/components/schemas/{model}"
 _SCHEMAS: tuple[type[BaseModel], ...] = (
     *(CaptionRequest, CaptionOptions, DecodeInput, ScoreRequest, Problem),
     *(ChatRequest, ChatChunk, OpenAIError),
-    *(CompareRequest, CompareOptions, VoteRequest),
+    *(CompareRequest, CompareOptions, VoteRequest, AddModelRequest),
 )
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 

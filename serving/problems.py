@@ -20,6 +20,8 @@ def refuse(
     services_of(request).reporter.count(metrics.ERRORS, code)
     request.state.error = code
     problem = problem_response(code, detail, request.state.request_id, status=status, retry_after_s=retry_after_s)
+    if code == "unauthorized":
+        problem.headers["www-authenticate"] = 'Bearer realm="limner"'
     return in_format_of_route(request.scope, problem)
 
 

@@ -10,16 +10,25 @@ class QueueRoom:
     """
 
     def __init__(self, max_images: int, lanes: Iterable[str], largest_request: int = 1) -> None:
-        self.max_images = max_images
+        self.max_images, self._largest_request = max_images, largest_request
         self._held = dict.fromkeys(lanes, 0)
-        others = len(self._held) - 1
-        beside = (max_images - largest_request) // others if others else 0
-        self.share = max(0, min(max_images // (2 * len(self._held)), beside))
+        self.share = self._fair_share()
 
     @property
     def held(self) -> int:
         """Images of all lanes."""
         return sum(self._held.values())
+
+    def add(self, lane: str) -> None:
+        """One lane more; the others' shares shrink, while what they hold stays."""
+        self._held[lane] = 0
+        self.share = self._fair_share()
+
+    def drop(self, lane: str) -> None:
+        """A lane less, which must hold nothing."""
+        assert not self._held[lane]
+        del self._held[lane]
+        self.share = self._fair_share()
 
     def held_by(self, lane: str) -> int:
         """Images of one lane."""
@@ -37,3 +46,8 @@ class QueueRoom:
     def give_back(self, lane: str, images: int) -> None:
         """Count images out."""
         self._held[lane] -= images
+
+    def _fair_share(self) -> int:
+        others = len(self._held) - 1
+        beside = (self.max_images - self._largest_request) // others if others > 0 else 0
+        return max(0, min(self.max_images // (2 * max(1, len(self._held))), beside))

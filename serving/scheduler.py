@@ -71,6 +71,7 @@ class Scheduler(Generic[P, R]):
         self._waiting: FairQueue[WorkItem[P, R]] = FairQueue(lanes)
         self._times = PassTimes(target_pass_s, max_batch_images)
         self._running_images = 0
+        self._running_lane: str | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="limner-scheduler", daemon=True)
         self._thread.start()
@@ -85,6 +86,21 @@ class Scheduler(Generic[P, R]):
         """Images that wait: reserved and not yet submitted, or submitted and not yet in a batch."""
         with self._changed:
             return self._room.held
+
+    def add_lane(self, lane: str) -> None:
+        """One lane more."""
+        with self._changed:
+            self._room.add(lane)
+            self._waiting.add_lane(lane)
+
+    def drop_lane(self, lane: str) -> bool:
+        """A lane less, for which nothing may be reserved any more; false, and nothing happens, while it is in use."""
+        with self._changed:
+            if self._room.held_by(lane) or self._running_lane == lane:
+                return False
+            self._room.drop(lane)
+            self._waiting.drop_lane(lane)
+            return True
 
     def reserve(self, images: int, lane: str = "") -> "Reservation[P, R]":
         """Room for the images of a request, all or none.
@@ -185,14 +201,14 @@ class Scheduler(Generic[P, R]):
         """The next items to run, at least one; None when closing and nothing waits."""
         while True:
             with self._changed:
-                self._running_images = 0
+                self._running_images, self._running_lane = 0, None
                 self._notify()
                 self._changed.wait_for(lambda: len(self._waiting) or (self._closing and not self._room.held))
                 if not len(self._waiting):
                     return None
                 picked = self._waiting.take(self._most)
                 self._room.give_back(picked[0].lane, len(picked))
-                self._running_images = len(picked)
+                self._running_images, self._running_lane = len(picked), picked[0].lane
                 self._notify()
             batch = [item for item in picked if item.start()]  # outside the lock: futures call back
             if batch:

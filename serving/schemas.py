@@ -255,6 +255,14 @@ class ModelOut(BaseModel):
     measurements: list[Measurement]
 
 
+class AddModelRequest(BaseModel):
+    """Body of `POST /v1/admin/models`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(min_length=1, max_length=255, description="the id: a folder's name in the models folder")
+
+
 class ModelList(BaseModel):
     """Answer of `/v1/models`, in OpenAI's list shape."""
 

@@ -50,6 +50,24 @@ class LedgerClient(Protocol):
         """What can be said about the arms with these labels."""
 
 
+class RegistryClient(Protocol):
+    """What decides which models are served, seen from a route. Errors come as LimnerError."""
+
+    async def put(self, model: str) -> bool:
+        """Serve this model, or its present files; whether it is new."""
+
+    async def remove(self, model: str) -> None:
+        """Serve this model no more."""
+
+
+@dataclass(frozen=True)
+class Admin:
+    """What those may do who run the server."""
+
+    registry: RegistryClient
+    keys: ApiKeys
+
+
 @dataclass(frozen=True)
 class Services:
     """One per ingress process."""
@@ -69,6 +87,9 @@ class Services:
 
     keys: ApiKeys | None = None
     """None: everybody may ask."""
+
+    admin: Admin | None = None
+    """None: models neither come nor go."""
 
 
 def services_of(request: Request) -> Services:

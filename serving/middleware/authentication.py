@@ -12,7 +12,7 @@ from serving.route_path import route_path
 
 # What is the same for everybody and starts no work. All else is closed, whether or not there is such a route.
 _OPEN = frozenset({"/", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/healthz", "/readyz", "/favicon.ico"})
-_OPEN_BELOW = ("/page/", "/static-offline-docs/")
+_OPEN_BELOW = ("/page/", "/static-offline-docs/", "/v1/admin/")  # the last has keys of its own
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
 
@@ -30,20 +30,18 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and needs_key(route_path(scope)):
-            given = _given(Headers(scope=scope))
+            given = given_key(Headers(scope=scope))
             name = self._keys.name_of(given) if given is not None else None
             if name is None:
                 why = "this key is not known" if given is not None else "a key is needed"
                 detail = f"{why}; send it as 'Authorization: Bearer KEY' or 'x-api-key: KEY'"
-                refusal = refuse(Request(scope), "unauthorized", detail)
-                refusal.headers["www-authenticate"] = 'Bearer realm="limner"'
-                await refusal(scope, receive, send)
+                await refuse(Request(scope), "unauthorized", detail)(scope, receive, send)
                 return
             scope["state"]["client"] = name
         await self._app(scope, receive, send)
 
 
-def _given(headers: Headers) -> str | None:
+def given_key(headers: Headers) -> str | None:
     """The key of a request, or what stands in its place."""
     if (key := headers.get("x-api-key")) is not None:
         return key.strip()

@@ -1,4 +1,4 @@
-"""The HTTP routes: one module each, found by this table."""
+"""The HTTP routes: one module each, found by these tables."""
 
 ROUTERS: dict[str, str] = {
     "captions": "serving.routes.captions:router",
@@ -10,3 +10,6 @@ ROUTERS: dict[str, str] = {
     "probes": "serving.routes.probes:router",
     "index": "serving.routes.index:router",
 }
+
+ADMIN_ROUTERS: dict[str, str] = {"admin": "serving.routes.admin:router"}
+"""Only there where the server has admin keys."""

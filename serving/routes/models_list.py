@@ -13,10 +13,11 @@ router = APIRouter()
 async def models(services: ServicesDep) -> ModelList:
     """The served models, the default first, with what their cards say."""
     default = services.models.default
-    return ModelList(data=[_model(model, card, model == default) for model, card in services.models.cards.items()])
+    return ModelList(data=[model_out(model, card, model == default) for model, card in services.models.cards.items()])
 
 
-def _model(model: str, card: CaptionerCard, default: bool) -> ModelOut:
+def model_out(model: str, card: CaptionerCard, default: bool) -> ModelOut:
+    """What its card says of a served model."""
     objective = card.objective
     return ModelOut(
         id=model,
