@@ -24,11 +24,14 @@ COMMANDS: dict[str, str] = {
     "models import": "models.cli_import:import_",
     "models mix": "models.cli_mix:mix",
     "models spectrum": "models.cli_spectrum:spectrum",
+    "models install": "serving.cli_versions:install",
+    "models versions": "serving.cli_versions:versions",
+    "models rollback": "serving.cli_versions:rollback",
     "models calibrate": "training.cli_calibrate:calibrate",
 }
 """Command -> "module:function"; the function's annotations are its arguments, its docstring is its help."""
 
-GROUPS: dict[str, str] = {"data": "Look into data sets.", "models": "List, inspect, mix and calibrate models."}
+GROUPS: dict[str, str] = {"data": "Look into data sets.", "models": "List, inspect, mix, calibrate and install models."}
 """First word of two-word commands -> help."""
 
 ROOT = "limner"

@@ -93,7 +93,7 @@ def _checked(services: Services, model: str) -> CaptionerEntry:
         ExperimentError: ``bad_experiments``.
     """
     models_dir = services.args.models_dir
-    if find_by_id(model, (models_dir, BUNDLED)) is None:
+    if model.startswith(".") or find_by_id(model, (models_dir, BUNDLED)) is None:  # drafts begin with a dot
         where = f"in {models_dir} or among the bundled models" if models_dir else "among the bundled models"
         raise UnknownNameError("unknown_model", f"no model {model[:200]!r} {where}")
     entry = find_captioner(model, models_dir)

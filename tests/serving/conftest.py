@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER, list_models
-from serving.args import AppArgs, Limits
+from serving.args import AppArgs, KeyArgs, Limits
 from serving.experiments.definition import Experiment, read_experiments
 from serving.local import deployed, local_ray
 from tests.serving.experiments.support import experiment
@@ -18,6 +18,7 @@ from tests.tiny_scorer import write_tiny_scorer
 ROOT = Path(__file__).parents[2]
 BODY_TIMEOUT_S = 2.0
 MAX_QUEUE_IMAGES = 96
+ADMIN_KEY = "an-admin-key-of-the-tests"
 
 
 def free_port() -> int:
@@ -56,10 +57,20 @@ def ledger_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(scorer: str, ledger_file: Path) -> Iterator[str]:
+def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The application's folder of more models, empty at first."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def server(scorer: str, ledger_file: Path, models_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the application: ``fake`` is the default model, small bounds on queue and body time."""
+    admin_keys = tmp_path_factory.mktemp("keys") / "admin"
+    admin_keys.write_text(f"tests: {ADMIN_KEY}\n", "utf-8")
     args = AppArgs(
         models=served_models(),
+        models_dir=models_dir,
+        admin_keys=KeyArgs(file=admin_keys),
         scorer=scorer,
         device="cpu",
         limits=Limits(body_timeout_s=BODY_TIMEOUT_S, max_queue_images=MAX_QUEUE_IMAGES),

@@ -191,7 +191,8 @@ def test_mixes_are_shared_kept_and_bounded(args: AppArgs) -> None:
             async with pool.lease("tiny-dial", coefficients):
                 pass
         assert pool._mixes.held_bytes == 2 * variants.bytes_of_one
-        assert ("tiny-dial", smile) not in pool._mixes and ("tiny-dial", strong) in pool._mixes
+        loaded = models["tiny-dial"]
+        assert (loaded, smile) not in pool._mixes and (loaded, strong) in pool._mixes
 
     asyncio.run(scenario())
 
@@ -224,3 +225,18 @@ def test_a_request_that_was_accepted_gets_its_fallback_while_the_server_drains(a
         await refused(client, 503, "shutting_down")
 
     run(full, scenario)
+
+
+def test_another_version_of_a_model_has_mixes_of_its_own(args: AppArgs) -> None:
+    async def scenario() -> None:
+        pool = ModelPool(load_models(args), max_bytes=1 << 30)
+        smile = (("smile", 1.0),)
+        async with pool.lease("tiny-dial", smile) as before:
+            pool.put("tiny-dial", load_models(args)["tiny-dial"])
+            assert pool._mixes.held_bytes == 0  # whoever uses the old one goes on with it
+            async with pool.lease("tiny-dial", smile) as after:
+                assert after is not before
+        async with pool.lease("tiny-dial", smile) as again:
+            assert again is after
+
+    asyncio.run(scenario())

@@ -343,3 +343,47 @@ def test_the_making_of_a_mix_waits_in_the_queue() -> None:
         assert engine._scheduler.queued_images == 0
 
     run(pipeline, scenario, max_images=4, max_queue_images=4)
+
+
+def test_what_waits_for_a_model_is_not_captioned_by_its_next_version() -> None:
+    old, new = GatedPipeline(), GatedPipeline()
+    old.gate.clear()
+
+    async def scenario(engine: Engine) -> None:
+        first = asyncio.create_task(engine.caption(job(png())))
+        await until(old.arrived.is_set)
+        waiting = asyncio.create_task(engine.caption(job(png("blue"))))
+        await until(lambda: engine._scheduler.queued_images == 1)
+        engine.put_model("fake", LoadedModel(new))
+        late = asyncio.create_task(engine.caption(job(png("green"))))
+        await until(lambda: engine._scheduler.queued_images == 2)
+        old.gate.set()
+        await asyncio.gather(first, waiting, late)
+        assert (old.batches, new.batches) == ([1, 1], [1])
+
+    run(old, scenario)
+
+
+def test_a_model_leaves_when_its_last_request_is_answered() -> None:
+    pipeline, other = GatedPipeline(), GatedPipeline()
+    other.gate.clear()
+
+    async def scenario(engine: Engine) -> None:
+        engine.put_model("other", LoadedModel(other))
+        asked = asyncio.create_task(engine.caption(job(png(), model="other")))
+        await until(other.arrived.is_set)
+        leaving = asyncio.create_task(engine.drop_model("other"))
+        await asyncio.sleep(0)
+        with pytest.raises(UnknownNameError, match="no model 'other' here; there are: fake"):
+            await engine.caption(job(png(), model="other"))
+        assert not leaving.done()
+        other.gate.set()
+        assert (await asked).results[0].captions
+        await leaving
+        engine.put_model("other", LoadedModel(other))  # its lane is free again
+        assert (await engine.caption(job(png(), model="other"))).results[0].captions
+
+    try:
+        run(pipeline, scenario)
+    finally:
+        other.gate.set()

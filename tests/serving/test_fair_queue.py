@@ -123,3 +123,16 @@ def test_no_lane_waits_for_more_than_its_fair_part() -> None:
             queue.charge(item.lane, cost)
             used[item.lane] += cost  # type: ignore[assignment]
             assert max(used[lane] for lane in "abc") - min(used[lane] for lane in "abc") <= longest + 1e-9
+
+
+def test_a_lane_that_comes_later_is_owed_nothing() -> None:
+    queue = filled("ab", 6)
+    turns(queue, 6, dict.fromkeys("ab", 1.0))
+    queue.add_lane("c")
+    for _ in range(3):
+        queue.add(Item("c"))
+    assert sorted(turns(queue, 3, dict.fromkeys("abc", 1.0))) == ["a", "b", "c"]
+    queue.clear()
+    queue.drop_lane("c")
+    queue.add(Item("a"))
+    assert turns(queue, 1, {"a": 1.0}) == "a"

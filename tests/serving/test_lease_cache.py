@@ -172,3 +172,15 @@ def test_a_build_holds_nobody_up_who_needs_none() -> None:
         assert await slow == "B"
 
     run(scenario)
+
+
+def test_what_is_dropped_while_leased_is_made_anew_for_others() -> None:
+    async def scenario(shop: Workshop) -> None:
+        async with shop.cache.lease("a") as value:
+            await shop.use("b")
+            shop.cache.drop(lambda key: key == "a")
+            assert value == "A" and "a" not in shop.cache and "b" in shop.cache
+            await shop.use("a")
+        assert shop.made == ["a", "b", "a"] and shop.cache.held_bytes == 2
+
+    run(scenario)

@@ -44,3 +44,14 @@ def test_shares_and_bound_hold_always() -> None:
         assert room.held <= 64
         assert all(room.left(name) >= room.share - room.held_by(name) for name in "abc")
         assert all(room.left(name) >= 0 for name in "abc")
+
+
+def test_shares_follow_the_lanes() -> None:
+    room = QueueRoom(96, ["a"], largest_request=32)
+    room.take("a", 90)
+    room.add("b")
+    assert (room.share, room.left("a"), room.left("b")) == (24, 0, 6)  # what is held stays
+    room.give_back("a", 90)
+    assert (room.left("a"), room.left("b")) == (72, 72)
+    room.drop("b")
+    assert (room.share, room.left("a")) == (0, 96)
