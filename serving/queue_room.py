@@ -37,7 +37,7 @@ class QueueRoom:
     def left(self, lane: str) -> int:
         """Images that the lane may add now."""
         others = sum(max(self.share, held) for name, held in self._held.items() if name != lane)
-        return self.max_images - others - self._held[lane]
+        return max(0, self.max_images - others - self._held[lane])  # another lane may have come since
 
     def take(self, lane: str, images: int) -> None:
         """Count images in; ``left`` tells beforehand whether they fit."""
