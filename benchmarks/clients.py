@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -32,6 +33,8 @@ class Answers:
     seconds: float
     cpu_s: float
     """Of the process of the clients."""
+    model_ms: list[float]
+    """Of each answer, what it says that encoding and decoding took."""
 
     @property
     def rate(self) -> float:
@@ -46,6 +49,7 @@ async def closed_loop(url: str, posts: Sequence[Post], clients: int, seconds: fl
         RuntimeError: an answer is not 200.
     """
     times_ms: list[float] = []
+    model_ms: list[float] = []
     images = 0
     began, cpu_began = time.perf_counter(), time.process_time()
 
@@ -57,22 +61,25 @@ async def closed_loop(url: str, posts: Sequence[Post], clients: int, seconds: fl
             post = posts[number % len(posts)]
             started = time.perf_counter()
             writer.write(post.data)
-            await _answer(reader)
+            timing = (await _answer(reader))["timing_ms"]
             times_ms.append((time.perf_counter() - started) * 1000)
+            model_ms.append(timing["encode"] + timing["decode"])
             images += post.images
             number += clients
         writer.close()
         await writer.wait_closed()
 
     await asyncio.gather(*(client(number) for number in range(clients)))
-    return Answers(times_ms, images, time.perf_counter() - began, time.process_time() - cpu_began)
+    return Answers(times_ms, images, time.perf_counter() - began, time.process_time() - cpu_began, model_ms)
 
 
-async def _answer(reader: asyncio.StreamReader) -> None:
+async def _answer(reader: asyncio.StreamReader) -> dict[str, Any]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     length = next(int(line.partition(":")[2]) for line in head.splitlines() if line.startswith("content-length:"))
     body = await reader.readexactly(length)
     if head.split(" ", 2)[1] != "200":
         raise RuntimeError(f"{head.splitlines()[0]}: {body[:300]!r}")
-    if any(result.get("error") for result in json.loads(body)["results"]):
+    answer: dict[str, Any] = json.loads(body)
+    if any(result.get("error") for result in answer["results"]):
         raise RuntimeError(f"an image failed: {body[:300]!r}")
+    return answer

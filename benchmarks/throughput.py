@@ -115,9 +115,12 @@ class Served:
 
         return run
 
-    def p50_ms(self, posts: Sequence[Post]) -> Callable[[], float]:
+    def p50_ms(self, posts: Sequence[Post], of_the_model: list[float]) -> Callable[[], float]:
+        """``of_the_model`` gets what encoding and decoding took of it."""
+
         def run() -> float:
             self.last = asyncio.run(closed_loop(self._url, posts, 1, self._seconds))
+            of_the_model.append(percentile(self.last.model_ms, 0.5))
             return percentile(self.last.times_ms, 0.5)
 
         return run
@@ -180,17 +183,19 @@ def compact_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
         say(markdown_table(HEADER, rows) + "\n")
         say("## One client\n")
         one = [raw("concise", body) for body in bodies]
-        times = in_turn(alone(pipeline, bodies, options.seconds), served.p50_ms(one), options.turns)
+        inside: list[float] = []
+        times = in_turn(alone(pipeline, bodies, options.seconds), served.p50_ms(one, inside), options.turns)
         more = [after - before for before, after in zip(*times, strict=True)]
         record(options.record, "one client, more ms", more)
-        cells = [*(statistics.median(values) for values in times), statistics.median(more)]
-        spread = f"{min(more):.1f} to {max(more):.1f}"
-        say(markdown_table(("bare p50 ms", "served p50 ms", "more ms", "range"), [(*cells, spread)]) + "\n")
-        _mixed(served, bodies, options)
+        columns = ("bare p50 ms", "served p50 ms", "its encoding and decoding", "more ms", "range")
+        cells = [statistics.median(values) for values in (*times, inside, more)]
+        say(markdown_table(columns, [(*cells, f"{min(more):.1f} to {max(more):.1f}")]) + "\n")
+        _mixed(served, pipeline, bodies, options)
 
 
-def _mixed(served: Served, bodies: Sequence[bytes], options: argparse.Namespace) -> None:
-    """Four option sets at once against each by itself."""
+def _mixed(served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace) -> None:
+    """Four option sets at once against each by itself; and the bare model in the batches that this leaves, against
+    batches of all clients: what can be had where requests of different options share no steps."""
     uniform = {name: [raw("concise", body, decode) for body in bodies] for name, decode in OPTIONS.items()}
     together = [posts[number] for number in range(len(bodies)) for posts in uniform.values()]
     runs = {name: served.rate(posts, 32) for name, posts in uniform.items()}
@@ -205,6 +210,16 @@ def _mixed(served: Served, bodies: Sequence[bytes], options: argparse.Namespace)
     say("## Mixed traffic, 32 clients: images per second of each option set alone, and together\n")
     row = (*medians, f"{statistics.median(parts):.2f} ({min(parts):.2f} to {max(parts):.2f})")
     say(markdown_table((*OPTIONS, "mixed / harmonic mean (range)"), [row]) + "\n")
+    small, large = (
+        [bare(pipeline, bodies, batch, 2, decode or None) for decode in OPTIONS.values()] for batch in (8, 32)
+    )
+    for run in (*small, *large):
+        run()
+    pairs = [
+        [statistics.harmonic_mean([run() for run in runs]) for runs in (small, large)] for _ in range(options.turns)
+    ]
+    limits = ratio([pair[1] for pair in pairs], [pair[0] for pair in pairs])
+    say(f"The bare model, batches of 8 against batches of 32, the four option sets alike: {limits}\n")
 
 
 def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:

@@ -48,7 +48,7 @@ class Captioned:
     encode_ms: float
     """Of all pictures that were encoded with it."""
     decode_ms: float
-    """Of all steps that it took part in."""
+    """Of all steps that it took part in, the first among them."""
     score_ms: float
     part: int
     """Pictures that were encoded together have the same number."""
@@ -112,13 +112,14 @@ class CaptionSession:
         began = time.perf_counter()
         memory = _encode(captioner, asks)
         encode_ms = (time.perf_counter() - began) * 1000
+        decoded_before_ms = self.decode_ms
         began = time.perf_counter()
         numbers = self._decoding.add(
             memory, batch=len(asks), prompts=[ask.prompt for ask in asks], seeds=[ask.seed for ask in asks]
         )
         self.decode_ms += (time.perf_counter() - began) * 1000
         for number, ask in zip(numbers, asks, strict=True):
-            self._under_way[number] = _UnderWay(ask, self._parts, encode_ms, self.decode_ms)
+            self._under_way[number] = _UnderWay(ask, self._parts, encode_ms, decoded_before_ms)
         self._parts += 1
         return encode_ms
 
