@@ -50,7 +50,7 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
     for name in routers:
         app.include_router(resolve("router", routers, name))
     problems.add_handlers(app)
-    openapi.install(app, keys=services.keys is not None)
+    openapi.install(app, keys=services.keys is not None, admin=services.admin is not None)
     limits = services.args.limits
     app.add_middleware(BodyLimits, max_body_bytes=limits.max_body_bytes, timeout_s=limits.body_timeout_s)
     app.add_middleware(FullHouse, refusal=services.backend.refusal)

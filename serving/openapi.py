@@ -9,7 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from serving.compare_schemas import CompareOptions, CompareRequest
 from serving.errors import Problem, problem_responses
-from serving.middleware.authentication import needs_key
+from serving.middleware.authentication import ADMIN_BELOW, needs_key
 from serving.openai_errors import OPENAI_ROUTES, openai_responses
 from serving.openai_schemas import ChatChunk, ChatRequest, OpenAIError
 from serving.schemas import AddModelRequest, CaptionOptions, CaptionRequest, DecodeInput, ScoreRequest, VoteRequest
@@ -20,6 +20,7 @@ _SCHEMAS: tuple[type[BaseModel], ...] = (
     *(ChatRequest, ChatChunk, OpenAIError),
     *(CompareRequest, CompareOptions, VoteRequest, AddModelRequest),
 )
+_EITHER_HEADER: list[dict[str, list[str]]] = [{"bearer": []}, {"header": []}]
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -68,8 +69,9 @@ def _json_or_multipart(whole: type[BaseModel], options: type[BaseModel]) -> dict
     }
 
 
-def install(app: FastAPI, *, keys: bool = False) -> None:
-    """Make ``app`` describe itself with the schemas above among its components; ``keys``: that it asks for API keys."""
+def install(app: FastAPI, *, keys: bool = False, admin: bool = False) -> None:
+    """Make ``app`` describe itself with the schemas above among its components; ``keys``: that it asks for API keys;
+    ``admin``: that it has routes for those who run it."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -78,25 +80,28 @@ def install(app: FastAPI, *, keys: bool = False) -> None:
             )
             _, own = models_json_schema([(schema, "validation") for schema in _SCHEMAS], ref_template=_REF)
             described.setdefault("components", {}).setdefault("schemas", {}).update(own["$defs"])
-            if keys:
-                _ask_for_keys(described)
+            if keys or admin:
+                _ask_for_keys(described, clients=keys)
             app.openapi_schema = described
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents
 
 
-def _ask_for_keys(described: dict[str, Any]) -> None:
-    """Say of every closed route that it takes a key, and what it answers where there is none or it is used up."""
+def _ask_for_keys(described: dict[str, Any], *, clients: bool) -> None:
+    """Say of every closed route that it takes a key, and what it answers where there is none or it is used up; of the
+    admin routes alone unless ``clients`` need one."""
     described["components"]["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     }
     for path, item in described["paths"].items():
         for operation in item.values():
-            if needs_key(path):
+            if path.startswith(ADMIN_BELOW):
+                operation["security"] = _EITHER_HEADER
+            elif clients and needs_key(path):
                 responses = openai_responses if path in OPENAI_ROUTES else problem_responses
-                operation["security"] = [{"bearer": []}, {"header": []}]
+                operation["security"] = _EITHER_HEADER
                 operation["responses"]["401"] = responses("unauthorized")[401]
                 if "429" in operation["responses"]:
                     operation["responses"]["429"] = responses("queue_full", "rate_limited")[429]

@@ -12,7 +12,9 @@ from serving.route_path import route_path
 
 # What is the same for everybody and starts no work. All else is closed, whether or not there is such a route.
 _OPEN = frozenset({"/", "/docs", "/docs/oauth2-redirect", "/openapi.json", "/healthz", "/readyz", "/favicon.ico"})
-_OPEN_BELOW = ("/page/", "/static-offline-docs/", "/v1/admin/")  # the last has keys of its own
+ADMIN_BELOW = "/v1/admin/"
+"""These routes have keys of their own."""
+_OPEN_BELOW = ("/page/", "/static-offline-docs/", ADMIN_BELOW)
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
 

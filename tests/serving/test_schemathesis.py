@@ -9,20 +9,24 @@ from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
 from tests.fuzz.support import fuzz
+from tests.serving.conftest import ADMIN_KEY
 from tests.serving.support import b64, png
 
 # What no schema can say - that the bytes are a picture, that a model has a spectrum - is refused with one of these.
 _OF_MEANING = ["2xx", "400", "403", "404", "413", "415", "422"]
 _CONFIG = {"checks": {"positive_data_acceptance": {"expected-statuses": _OF_MEANING}}}
 
-_WITH_INPUT = {
-    "/v1/captions": "POST",
-    "/v1/compare": "POST",
-    "/v1/score": "POST",
-    "/v1/chat/completions": "POST",
-    "/v1/experiments/{name}/votes": "POST",
-    "/v1/experiments/{name}": "GET",
-}
+_WITH_INPUT = [
+    ("/v1/captions", "POST"),
+    ("/v1/compare", "POST"),
+    ("/v1/score", "POST"),
+    ("/v1/chat/completions", "POST"),
+    ("/v1/experiments/{name}/votes", "POST"),
+    ("/v1/experiments/{name}", "GET"),
+    ("/v1/admin/models", "POST"),
+    ("/v1/admin/models", "DELETE"),
+]
+_KEY = {"x-api-key": ADMIN_KEY}
 _WITHOUT_INPUT = ["/v1/models", "/v1/experiments", "/healthz", "/readyz", "/metrics"]
 _PICTURE = {"base64": b64(png())}
 _PART = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PICTURE['base64']}"}}
@@ -41,7 +45,7 @@ def schema(server: str) -> Any:
 
 def test_every_operation_is_tested(schema: Any) -> None:
     described = {(found.ok().path, found.ok().method.upper()) for found in schema.get_all_operations()}
-    assert described == {*_WITH_INPUT.items(), *((path, "GET") for path in _WITHOUT_INPUT)}
+    assert described == {*_WITH_INPUT, *((path, "GET") for path in _WITHOUT_INPUT)}
 
 
 @pytest.mark.parametrize("path", _WITHOUT_INPUT)
@@ -49,13 +53,13 @@ def test_what_takes_no_input(schema: Any, path: str) -> None:
     schema[path]["GET"].Case().call_and_validate()
 
 
-@pytest.mark.parametrize("path", _WITH_INPUT)
+@pytest.mark.parametrize(("path", "method"), _WITH_INPUT)
 @fuzz(15, data=st.data(), sensible=st.booleans())
-def test_what_fits_the_document(schema: Any, path: str, data: st.DataObject, sensible: bool) -> None:
-    case = data.draw(schema[path][_WITH_INPUT[path]].as_strategy(generation_mode=GenerationMode.POSITIVE))
+def test_what_fits_the_document(schema: Any, path: str, method: str, data: st.DataObject, sensible: bool) -> None:
+    case = data.draw(schema[path][method].as_strategy(generation_mode=GenerationMode.POSITIVE))
     if sensible and not path.endswith("/votes"):  # there, each would wait for an outcome to come to the ledger
         _make_sensible(case)
-    case.call_and_validate()
+    case.call_and_validate(headers=_key(path))
 
 
 def test_streamed_answers_fit_the_document(schema: Any) -> None:
@@ -69,10 +73,15 @@ def test_streamed_answers_fit_the_document(schema: Any) -> None:
         assert answer.headers["content-type"][0].startswith("text/event-stream")
 
 
-@pytest.mark.parametrize("path", [path for path, method in _WITH_INPUT.items() if method == "POST"])
+@pytest.mark.parametrize("path", [path for path, method in _WITH_INPUT if method == "POST"])
 @fuzz(15, data=st.data())
 def test_what_does_not(schema: Any, path: str, data: st.DataObject) -> None:
-    data.draw(schema[path]["POST"].as_strategy(generation_mode=GenerationMode.NEGATIVE)).call_and_validate()
+    case = data.draw(schema[path]["POST"].as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    case.call_and_validate(headers=_key(path))
+
+
+def _key(path: str) -> dict[str, str]:
+    return _KEY if path.startswith("/v1/admin/") else {}
 
 
 def _make_sensible(case: Any) -> None:
