@@ -9,7 +9,7 @@ from serving import cli
 
 
 def serve_options(words: Sequence[str]) -> dict[str, Any]:
-    """What ``limner serve`` makes of the words after it. Raises as the command line does for options it does not know."""
+    """What ``limner serve`` makes of the words after it. Raises as the command line does for unknown options."""
     app = typer.Typer()
     app.command()(cli.serve)
     return typer.main.get_command(app).make_context("serve", list(words)).params

@@ -1,8 +1,8 @@
 """``make image-steps``: the steps of deploy/Dockerfile on this machine, without Docker and without root.
 
 The commands are read from the Dockerfile itself, so they cannot be others. Folders come from its arguments and lie in a
-temporary folder here. What only root may do (the user and its folders) is left out, and said. Then the image's own command
-serves, its own health check has to pass, a photograph is captioned, and its stop signal ends it with status 0.
+temporary folder here. What only root may do (the user and its folders) is left out, and said. Then the image's own
+command serves, its own health check has to pass, a photograph is captioned, and its stop signal ends it with status 0.
 """
 
 import argparse
@@ -117,9 +117,13 @@ def serve(stage: Stage, sandbox: Sandbox) -> None:
         elif step.word == "RUN":
             _say(f"left out, for root: RUN {step.text}")
     [entry], [command], [check], [stop] = map(stage.texts, ("ENTRYPOINT", "CMD", "HEALTHCHECK", "STOPSIGNAL"))
-    environment = sandbox.environment({**variables, "RAY_TMPDIR": str(sandbox.folder)})  # an image has a /tmp of its own
+    environment = sandbox.environment(
+        {**variables, "RAY_TMPDIR": str(sandbox.folder)}
+    )  # an image has a /tmp of its own
     port = _free_port()
-    words = [word.replace("8000", port).replace("0.0.0.0", "127.0.0.1") for word in json.loads(entry) + json.loads(command)]
+    words = [
+        word.replace("8000", port).replace("0.0.0.0", "127.0.0.1") for word in json.loads(entry) + json.loads(command)
+    ]
     probe = [word.replace("8000", port) for word in json.loads(check[check.index("[") :])]
     state = sandbox.places["STATE"]
     started = time.monotonic()

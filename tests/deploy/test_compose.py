@@ -78,7 +78,9 @@ def test_what_is_mounted_is_there(service: str) -> None:
 
 
 def test_every_volume_and_secret_is_used() -> None:
-    assert {source for name in SERVICES for source in mounts(name).values() if source[0] != "."} == {*COMPOSE["volumes"]}
+    assert {source for name in SERVICES for source in mounts(name).values() if source[0] != "."} == {
+        *COMPOSE["volumes"]
+    }
     assert {secret for service in SERVICES.values() for secret in service.get("secrets", ())} == {*COMPOSE["secrets"]}
 
 
@@ -180,7 +182,9 @@ def test_grafana_finds_its_provisioning() -> None:
 
 def test_grafana_asks_the_prometheus_that_the_dashboard_means() -> None:
     folder = DEPLOY / "grafana"
-    [source] = yaml.safe_load((folder / "provisioning" / "datasources" / "prometheus.yaml").read_text("utf-8"))["datasources"]
+    [source] = yaml.safe_load((folder / "provisioning" / "datasources" / "prometheus.yaml").read_text("utf-8"))[
+        "datasources"
+    ]
     dashboard = json.loads((folder / "limner.json").read_text("utf-8"))
     asked = {panel["datasource"]["uid"] for panel in dashboard["panels"] if panel["type"] != "row"}
     [variable] = [each for each in dashboard["templating"]["list"] if each["type"] == "datasource"]

@@ -52,7 +52,9 @@ def _stage_problems(stage: Stage) -> list[str]:
             found.append("pip cache")
         if any("-c constraints.txt" not in words and "--no-deps" not in words for words in installs):
             found.append("unconstrained pip")
-        if "apt-get install" in run and ("rm -rf /var/lib/apt/lists" not in run or "--no-install-recommends" not in run):
+        if "apt-get install" in run and (
+            "rm -rf /var/lib/apt/lists" not in run or "--no-install-recommends" not in run
+        ):
             found.append("apt cache")
         if re.search(r"\bsudo\b|\bcd /|(curl|wget)\b", run):
             found.append("command")

@@ -110,5 +110,3 @@ def test_a_ledger_in_postgresql_is_restored_as_it_was(tmp_path: Path, monkeypatc
         with open_ledger(url) as ledger:
             assert str(ledger.arm_data("tone", ["a"])) == str(kept)
             ledger.vote(Vote("tone", "a", "r2", 0, 1, 0.0))
-
-

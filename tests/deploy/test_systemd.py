@@ -1,12 +1,14 @@
 """deploy/systemd/limner.service: a unit that systemd takes, and whose command serves, keeps and ends as it says."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import httpx
@@ -16,7 +18,7 @@ import pytest
 from serving import local
 from serving.experiments.ledger import open_ledger
 from tests.deploy.commands import serve_options
-from tests.deploy.operations import run_block
+from tests.deploy.operations import OPERATIONS, run_block
 from tests.deploy.unit import UNIT, read_unit, with_specifiers
 from tests.serving.conftest import free_port
 from tests.serving.support import png
@@ -40,6 +42,14 @@ def verify(text: str, folder: Path) -> str:
 def test_systemd_takes_it(tmp_path: Path) -> None:
     assert verify(TEXT, tmp_path) == ""
     assert "Protect" in verify(TEXT.replace("ProtectSystem=", "ProtectSystems="), tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no `systemd-analyze` on the PATH")
+def test_systemd_takes_what_the_guide_adds(tmp_path: Path) -> None:
+    lines = re.findall(r"^\| [^|]+ \| `(\w+=[^`]+)`", OPERATIONS.read_text("utf-8"), re.MULTILINE)
+    assert len(lines) >= 4
+    added = "\n".join(["[Service]", *lines, "[Install]"])
+    assert verify(TEXT.replace("[Install]", added), tmp_path) == ""
 
 
 def test_it_is_hardened() -> None:
@@ -127,6 +137,14 @@ def votes(ledger: Path) -> int:
         return sum(arm.votes_up for arm in opened.arm_data("tone", ["a", "b"]))
 
 
+def strangers(processes: Sequence[psutil.Process]) -> set[str]:
+    """Addresses beyond 127.0.0.1 at the other end of any connection: the unit lets no packet of theirs through."""
+    assert (SERVICE.one("IPAddressDeny"), SERVICE.one("IPAddressAllow")) == ("any", "localhost")
+    ends = [each.raddr.ip for process in processes for each in process.net_connections("inet") if each.raddr]
+    assert len(ends) > 10
+    return {end for end in ends if not ip_address(end.removeprefix("::ffff:")).is_loopback}
+
+
 def test_it_serves_is_backed_up_and_stops(service: Service) -> None:
     """The commands for the ledger are those of docs/OPERATIONS.md."""
     state, backups = service.folder / "state" / "limner", service.folder / "backups"
@@ -139,6 +157,7 @@ def test_it_serves_is_backed_up_and_stops(service: Service) -> None:
         run_block("backup-sqlite", places)
         vote(client, "second")
     children = psutil.Process(service.process.pid).children(recursive=True)
+    assert strangers(children) == set()
     service.process.send_signal(signal.Signals[SERVICE.one("KillSignal")])
     assert service.process.wait(60) == 0
     _, left = psutil.wait_procs(children, timeout=20)
