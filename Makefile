@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test storm soak overload faults check fuzz bench bench-gpu bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm soak overload faults check fuzz image-steps bench bench-gpu bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -22,6 +22,7 @@ help:
 	@echo "make faults   every process of the server killed under load, its disk full, its database killed"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
+	@echo "make image-steps  the steps of deploy/Dockerfile without Docker: install, size, serve, stop (BUILD_ARGS=\"TORCH=cuda\")"
 	@echo "make bench    speed against what a user would use instead: decoding, training, serving (under 15 minutes)"
 	@echo "make bench-serving  the stages of captioning; what the HTTP path adds to a bare handler; what the monitor costs"
 	@echo "make bench-folder  limner caption over a folder (PICTURES=...) against the bare model in a loop"
@@ -67,6 +68,11 @@ check: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run $(MINUTES)
+
+# Root hands over to an unprivileged user, who must be able to run $(PYTHON).
+BUILD_ARGS ?=
+image-steps: $(STAMP)
+	$(BIN)/python -m tests.deploy.image_steps --python $(PYTHON) $(addprefix --build-arg ,$(BUILD_ARGS))
 
 RATIOS = build/ratios.jsonl
 bench: $(STAMP)
