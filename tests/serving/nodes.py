@@ -45,7 +45,6 @@ class Replica:
     replica_id: str
     state: str
     node_id: str | None
-    pid: int | None
 
 
 class Nodes:
@@ -86,13 +85,16 @@ class Nodes:
         """All there are now."""
         return self._driver.submit(_replicas).result()
 
-    def status(self) -> str:
-        """Of the application, with the messages of its deployments."""
+    def status(self) -> tuple[str, str]:
+        """Of the application, and the messages of its deployments."""
         return self._driver.submit(_status).result()
 
-    def running(self, deployment: str) -> list[Replica]:
-        """The replicas of a deployment that take requests."""
-        return [each for each in self.replicas() if each.deployment == deployment and each.state == "RUNNING"]
+    def until_status(self, wanted: str, within_s: float = 90) -> None:
+        """Wait until the application's status is that."""
+        give_up = time.monotonic() + within_s
+        while (found := self.status())[0] != wanted:
+            assert time.monotonic() < give_up, found
+            time.sleep(0.1)
 
     def until(self, fits: Callable[[list[Replica]], bool], within_s: float = 90) -> list[Replica]:
         """The replicas, once they are as wanted."""
@@ -168,15 +170,15 @@ def _deploy(args: dict[str, Any], deployments: list[Mapping[str, Any]]) -> None:
 def _replicas() -> list[Replica]:
     details = _get_global_client().get_serve_details()
     return [
-        Replica(name, each["replica_id"], _text(each["state"]), each.get("node_id"), each.get("pid"))
+        Replica(name, each["replica_id"], _text(each["state"]), each.get("node_id"))
         for name, deployment in details["applications"].get(APP, {"deployments": {}})["deployments"].items()
         for each in deployment["replicas"]
     ]
 
 
-def _status() -> str:
-    found = serve.status().applications.get(APP)
-    return repr(found)
+def _status() -> tuple[str, str]:
+    found = serve.status().applications[APP]
+    return _text(found.status), repr(found)
 
 
 def _text(state: Any) -> str:

@@ -5,6 +5,7 @@ The tests share one cluster and leave it whole."""
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -125,6 +126,28 @@ def check_versions(clients: Patient, began: float, done: float, figure: Figures)
     figure(
         "versions", f"the first caption of the new one after {first_s:.1f} s, the last of the old after {last_s:.1f} s"
     )
+
+
+@needs_postgres
+@pytest.mark.slow
+def test_an_update_that_cannot_be_loaded_leaves_the_version_before(
+    site: Site, figure: Figures, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    good, [broken] = site.args["models"], [version_of(tmp_path_factory.mktemp("models"), "smile")]
+    Path(broken, "decoder.safetensors").write_bytes(b"")
+    with site.visited(MANY_S) as clients:
+        began = time.monotonic()
+        site.deploy(models=[broken])
+        site.nodes.until_status("DEPLOY_FAILED")
+        time.sleep(AFTER_S)
+        figure("update", f"failed after {time.monotonic() - began:.1f} s")
+        site.deploy(models=good)
+        site.nodes.until(site.whole)
+        site.nodes.until_status("RUNNING")
+        figure("taken back", f"after {time.monotonic() - began:.1f} s")
+    check_none_failed(clients, began, figure)
+    assert len({(each.picture, each.text) for each in clients.since(CAPTION, 0)}) == VISITORS
+    assert site.lost() == (0, 0)
 
 
 @needs_postgres
