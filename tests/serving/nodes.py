@@ -69,13 +69,7 @@ class Nodes:
 
     def kill(self, node_id: str) -> None:
         """SIGKILL to all its processes at once, as if its machine had lost its power."""
-        node = self._nodes.pop(node_id)
-        roots = [psutil.Process(each.process.pid) for found in node.all_processes.values() for each in found]
-        everyone = [*roots, *(child for root in roots for child in root.children(recursive=True))]
-        for process in everyone:
-            with suppress(psutil.NoSuchProcess):  # it may have gone with its parent
-                process.kill()
-        self._cluster.remove_node(node, allow_graceful=False)
+        _kill(self._cluster, self._nodes.pop(node_id))
 
     def deploy(self, args: Mapping[str, Any], deployments: Sequence[Mapping[str, Any]]) -> None:
         """Ask for the application; does not wait for it."""
@@ -136,6 +130,8 @@ def cluster(port: int, **head_resources: float) -> Iterator[Nodes]:
             driver.submit(ray.shutdown).result()
         finally:
             driver.shutdown(cancel_futures=True)
+            for node in [*found.worker_nodes, found.head_node]:
+                _kill(found, node)  # nobody needs what they hold
             found.shutdown()
     finally:
         for name, value in before.items():
@@ -143,6 +139,15 @@ def cluster(port: int, **head_resources: float) -> Iterator[Nodes]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _kill(cluster: Cluster, node: Any) -> None:
+    roots = [psutil.Process(each.process.pid) for found in node.all_processes.values() for each in found]
+    everyone = [*roots, *(child for root in roots for child in root.children(recursive=True))]
+    for process in everyone:
+        with suppress(psutil.NoSuchProcess):  # it may have gone with its parent
+            process.kill()
+    cluster.remove_node(node, allow_graceful=False)
 
 
 def _load() -> None:
