@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test kill-test storm soak overload faults check fuzz image-steps bench bench-gpu bench-serving bench-folder tables reproduce clean
+.PHONY: help install serve test kill-test storm soak overload faults nodes check fuzz image-steps bench bench-gpu bench-serving bench-folder tables reproduce clean
 
 help:
 	@echo "make install  the virtual environment .venv with limner and its tools (CONSTRAINTS=/dev/null: newest versions)"
@@ -20,6 +20,7 @@ help:
 	@echo "make soak     20,000 requests of every kind, and what every process holds afterwards"
 	@echo "make overload four times more requests than the server can answer, twice for 2 minutes"
 	@echo "make faults   every process of the server killed under load, its disk full, its database killed"
+	@echo "make nodes    three Ray nodes: one killed under load, one that joins, rolling updates that no client notices"
 	@echo "make check    format, lint, types, package boundaries"
 	@echo "make fuzz     damaged pictures and requests, new ones each time, for MINUTES=$(MINUTES)"
 	@echo "make image-steps  the steps of deploy/Dockerfile without Docker: install, size, serve, stop (BUILD_ARGS=\"TORCH=cuda\")"
@@ -59,6 +60,9 @@ overload: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python -m pytest -m "slow or not slow" --show-capture=no tests/serving/test_faults.py tests/serving/test_ledger_faults.py
+
+nodes: $(STAMP)
+	$(BIN)/python -m pytest -m "slow or not slow" --show-capture=no tests/serving/test_nodes.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -13,13 +13,18 @@ from serving.registry_deployment import RegistryOwner
 from serving.scorer import Scorer
 from serving.served_models import ServedModels
 
+_GRACE_S = 5.0
+"""Beyond the deadline, for what comes after an answer; of the ingress more, since it waits for the captioner's."""
+
 
 def build_app(args: AppArgs) -> Application:
     """The application for ``serve.run`` or a Serve config file (``import_path: serving.app:build_app``).
 
     On a small machine only the captioner asks for a CPU; with a GPU in the cluster it takes one, unless ``device`` says
-    ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's.
+    ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's; and a replica that is
+    replaced, or one too many, may finish what it has within limner's own deadline.
     """
+    last_answer_s = args.limits.deadline_s + _GRACE_S
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
     monitor = Monitor.bind(args)  # type: ignore[attr-defined]
     scorer = Scorer.bind(args, monitor) if args.scores_a_sample else None  # type: ignore[attr-defined]
@@ -27,11 +32,15 @@ def build_app(args: AppArgs) -> Application:
     registry = RegistryOwner.bind(tuple(ServedModels.from_args(args).cards)) if may_change else None  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
         max_ongoing_requests=most_requests,
+        graceful_shutdown_timeout_s=last_answer_s,
         ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
     ).bind(args, monitor, scorer, registry)
-    ledger = LedgerOwner.bind(args.ledger) if args.experiments else None  # type: ignore[attr-defined]
+    ledger = None
+    if args.experiments:
+        surge = 0 if args.ledger.startswith("sqlite") else 100  # a file has one owner
+        ledger = LedgerOwner.options(max_surge_percent=surge).bind(args.ledger)  # type: ignore[attr-defined]
     app: Application = Ingress.options(  # type: ignore[attr-defined]
-        max_ongoing_requests=2 * most_requests
+        max_ongoing_requests=2 * most_requests, graceful_shutdown_timeout_s=last_answer_s + _GRACE_S
     ).bind(args, captioner, monitor, ledger, registry)
     return app
 

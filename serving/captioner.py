@@ -85,9 +85,9 @@ class Captioner:
         except LimnerError as error:
             return error
 
-    async def ready(self) -> bool:
-        """True: an answer at all is what readiness means here."""
-        return True
+    async def ready(self) -> frozenset[str]:
+        """The ids of the models that it has; an answer at all is what readiness means here."""
+        return self._engine.models
 
     async def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""

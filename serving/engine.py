@@ -98,6 +98,8 @@ class Engine:
 
     def __init__(self, models: Mapping[str, LoadedModel], args: AppArgs, reporter: Reporter) -> None:
         limits = args.limits
+        self.models = frozenset(models)
+        """Their ids."""
         self._models = ModelPool(models, args.max_mix_bytes)
         self._reporter = reporter
         self._deadline_s = limits.deadline_s

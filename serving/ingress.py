@@ -1,6 +1,7 @@
 """The HTTP deployment: the FastAPI application with Ray handles behind it. Loads no torch."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -11,7 +12,7 @@ from ray.exceptions import RayError
 from ray.serve.handle import DeploymentHandle
 
 from models.catalog import CaptionerEntry
-from models.errors import LimnerError, OverloadedError
+from models.errors import LimnerError, OverloadedError, UnknownNameError
 from serving import metrics
 from serving.api import build_api
 from serving.api_keys import ApiKeys, read_api_keys
@@ -29,13 +30,16 @@ from serving.middleware.under_way import Count, UnderWay
 from serving.model_changes import ModelChanges
 from serving.monitor import sender
 from serving.registry_deployment import RayRegistry
-from serving.replicas import call_replica
+from serving.replicas import ReplicaLostError, call_replica
 from serving.reports import Reporter
 from serving.served_models import CardShelf, ServedModels
 from serving.services import Admin, Services
 
 _PROBE_TIMEOUT_S = 1.0
 _GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
+_PASSED_ON_S = 5.0  # for how long another replica is looked for that has the model
+_AGAIN_AFTER_S = 0.1
+_LAST_OUTCOMES_S = 15.0  # for the ledger to take what is left; it may just be moving to another node
 
 
 class RayBackend:
@@ -77,6 +81,13 @@ class RayBackend:
             return True
         return False
 
+    async def until_models_are_there(self) -> None:
+        """Wait while captioners answer and none that is asked has all the models: in an update they are still those of
+        the version before. Where none answers, this is the first start, or there is nothing to wait for."""
+        with suppress(OverloadedError):
+            while not set(self._models) <= await call_replica(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S):
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
     async def metrics(self) -> bytes:
         """The Prometheus text of the monitor."""
         text: bytes = await call_replica(self._monitor, "render", timeout_s=_PROBE_TIMEOUT_S)
@@ -88,7 +99,7 @@ class RayBackend:
         if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model
             raise OverloadedError("unavailable", "the models are not ready yet; /readyz tells when they are")
         try:
-            reply = await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
+            reply = await self._answer(method, job)
         except OverloadedError:
             self._was_ready = False  # it may be gone: the next one asks first
             raise
@@ -98,8 +109,34 @@ class RayBackend:
             raise reply
         return reply
 
+    async def _answer(self, method: str, job: CaptionJob | ScoreJob) -> Any:
+        """What a captioner that has the model says. In an update some are of another version: they are passed over."""
+        give_up = time.monotonic() + _PASSED_ON_S
+        while True:
+            reply = await self._answer_of_one(method, job)
+            if not (isinstance(reply, UnknownNameError) and reply.code == "unknown_model"):
+                return reply
+            if time.monotonic() > give_up:
+                detail = f"no part of the server has model {job.model!r} now: it is being replaced by another"
+                raise OverloadedError("unavailable", detail)
+            await asyncio.sleep(_AGAIN_AFTER_S)
 
-@serve.deployment(ray_actor_options={"num_cpus": 0}, graceful_shutdown_wait_loop_s=0.2)
+    async def _answer_of_one(self, method: str, job: CaptionJob | ScoreJob) -> Any:
+        """What a captioner says. One that is lost with the job, as when its node dies, is replaced by another at once
+        where there is one; only once, for fear of jobs that kill."""
+        try:
+            return await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
+        except ReplicaLostError:
+            if not await self.ready():
+                raise
+        return await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
+
+
+@serve.deployment(
+    ray_actor_options={"num_cpus": 0},
+    max_surge_percent=100,  # an update has the next one before this one goes
+    graceful_shutdown_wait_loop_s=0.2,
+)
 @serve.ingress()
 class Ingress:
     """Builds its application on the replica, so that nothing of it is ever pickled."""
@@ -125,10 +162,11 @@ class Ingress:
         if registry is not None:
             shelf = CardShelf(models, args.models_dir)
             self._changes = ModelChanges(replica, models.cards, shelf, registry.sync, captions=False)
+        self._backend = RayBackend(captioner, monitor, models.cards, args.limits.deadline_s)
         self._services = Services(
             args=args,
             models=models,
-            backend=RayBackend(captioner, monitor, models.cards, args.limits.deadline_s),
+            backend=self._backend,
             reporter=reporter,
             ledger=ledger,
             outcomes=OutcomeSender(ledger.record, lambda lost: reporter.count(metrics.OUTCOMES_LOST, amount=lost))
@@ -146,6 +184,7 @@ class Ingress:
         async def background() -> AsyncIterator[None]:
             async with AsyncExitStack() as closing:
                 await closing.enter_async_context(self._reporting())
+                await self._backend.until_models_are_there()
                 if listen is not None:
                     await closing.enter_async_context(listening(app, listen.host, listen.port))
                 yield
@@ -170,6 +209,6 @@ class Ingress:
             if self._changes is not None:
                 closing.callback(asyncio.create_task(self._changes.run()).cancel)
             if (outcomes := self._services.outcomes) is not None:
-                closing.push_async_callback(outcomes.close)
+                closing.push_async_callback(outcomes.close, _LAST_OUTCOMES_S)
                 closing.callback(asyncio.create_task(outcomes.run()).cancel)
             yield

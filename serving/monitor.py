@@ -16,6 +16,7 @@ from serving.reports import Report
     num_replicas=1,
     ray_actor_options={"num_cpus": 0},
     max_ongoing_requests=1000,
+    max_surge_percent=100,  # an update has the next one before this one goes
     graceful_shutdown_timeout_s=1,
     graceful_shutdown_wait_loop_s=0.1,
 )

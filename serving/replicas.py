@@ -3,17 +3,24 @@
 import asyncio
 from typing import Any
 
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from models.errors import OverloadedError
 
 
+class ReplicaLostError(OverloadedError):
+    """The replica went, or cannot be reached, while it had the call: another one may answer."""
+
+
 async def call_replica(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
-    """The result of a replica's method; a missing, dying or silent replica is ``unavailable``.
+    """The result of a replica's method.
 
     A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
+
+    Raises:
+        OverloadedError: ``unavailable``, a replica that is missing or silent, or ``ReplicaLostError``.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -25,4 +32,5 @@ async def call_replica(handle: DeploymentHandle[Any], method: str, *arguments: o
                 raise
     except (TimeoutError, RayError, RayServeException) as error:
         detail = f"a part of the server does not answer ({type(error).__name__})"
-        raise OverloadedError("unavailable", detail) from error
+        kind = ReplicaLostError if isinstance(error, RayActorError) else OverloadedError
+        raise kind("unavailable", detail) from error

@@ -43,6 +43,19 @@ def test_the_ledger_is_there_where_experiments_run() -> None:
     assert ledger.init_args == (DEFAULT_LEDGER,)  # type: ignore[attr-defined]
 
 
+def test_an_update_has_successors_first_and_lets_requests_finish() -> None:
+    args = AppArgs(models=("fake",), experiments=(experiment(),), ledger="postgresql://limner@db/ledger")
+    configs = {name: found._deployment_config for name, found in deployments(build_app(args)).items()}  # type: ignore[attr-defined]
+    assert [name for name, config in configs.items() if config.max_surge_percent] == ["Ingress", "Monitor", "Ledger"]
+    captioner_s, ingress_s = (configs[name].graceful_shutdown_timeout_s for name in ("Captioner", "Ingress"))
+    assert args.limits.deadline_s < captioner_s < ingress_s
+
+
+def test_a_ledger_in_a_file_never_has_two_owners() -> None:
+    found = deployments(build_app(AppArgs(models=("fake",), experiments=(experiment(),))))
+    assert found["Ledger"]._deployment_config.max_surge_percent == 0  # type: ignore[attr-defined]
+
+
 def test_where_nothing_is_to_be_scored_there_is_no_process_for_it() -> None:
     nothing_to_score = MonitorArgs(sample_share=0)
     for args in (AppArgs(models=("fake",), scorer=None), AppArgs(models=("fake",), monitor=nothing_to_score)):

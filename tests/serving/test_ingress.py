@@ -123,7 +123,7 @@ def test_a_call_that_nobody_waits_for_is_cancelled_on_the_replica() -> None:
 
 def test_an_error_that_the_captioner_returns_is_raised() -> None:
     async def refuse(*_arguments: object) -> Any:
-        return UnknownNameError("unknown_model", "no")
+        return UnknownNameError("unknown_name", "no")
 
     with pytest.raises(UnknownNameError):
         asyncio.run(backend(refuse).score(JOB))
