@@ -3,6 +3,7 @@
 import asyncio
 import io
 import logging
+import os
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -126,9 +127,11 @@ def _warn_of_unseen_gpus() -> None:
     given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
     if given and pick_device("auto").type == "cpu":
         logger.warning(
-            "Ray gave this replica GPU %s, but torch finds no CUDA device here: captions are made on the CPU. Install "
-            "the driver and a CUDA build of torch, or ask for no GPU (num_gpus: 0); device: cuda would refuse to start",
+            "Ray gave this replica GPU %s (CUDA_VISIBLE_DEVICES=%s), but torch finds no CUDA device: captions are made "
+            "on the CPU. Install the driver and a CUDA build of torch, or ask for no GPU (num_gpus: 0); with device: "
+            "cuda it would refuse to start",
             ", ".join(given),
+            os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
 
 
