@@ -41,11 +41,13 @@ class RayNode:
             command, check=True, cwd=ROOT, env=_environment(self.variables), stdout=subprocess.DEVNULL, timeout=60
         )
 
+    def put(self, config: Mapping[str, Any]) -> None:
+        """What KubeRay's operator does with ``serveConfigV2``."""
+        self._asked("PUT", dict(config))
+
     def application(self, name: str) -> dict[str, Any]:
         """What ``serve status`` and KubeRay's operator see of an application."""
-        headers = {"authorization": f"Bearer {self.variables['RAY_AUTH_TOKEN']}"}
-        answer = httpx.get(f"{self.dashboard}/api/serve/applications/", headers=headers, timeout=30, trust_env=False)
-        found: dict[str, Any] = answer.raise_for_status().json()["applications"].get(name, {})
+        found: dict[str, Any] = self._asked("GET").json()["applications"].get(name, {})
         return found
 
     def eventually(self, holds: Callable[[], Any], within_s: float = 60) -> Any:
@@ -57,6 +59,12 @@ class RayNode:
                     return found
             time.sleep(0.1)
         raise AssertionError(f"not within {within_s:g} s; the node's log: {(self.folder / 'log').read_text()[-2000:]}")
+
+    def _asked(self, method: str, config: dict[str, Any] | None = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.variables['RAY_AUTH_TOKEN']}"}
+        url = f"{self.dashboard}/api/serve/applications/"
+        answer = httpx.request(method, url, json=config, headers=headers, timeout=30, trust_env=False)
+        return answer.raise_for_status()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``deploy/serve.yaml`` deployed by ``serve deploy`` on a node with the environment of ``deploy/kuberay``, smaller."""
+"""``deploy/serve.yaml`` deployed, smaller, on a node that has the environment of ``deploy/kuberay``."""
 
 import json
 import time
@@ -130,12 +130,18 @@ def test_it_is_deployed_and_scales_with_the_images(node: RayNode, config: dict[s
         assert "captions are made on the CPU" in message
 
 
-def test_device_cuda_is_refused_where_there_is_no_card(node: RayNode, config: dict[str, Any]) -> None:
+def test_device_cuda_is_refused_where_there_is_no_card_and_the_old_replicas_go_on(
+    node: RayNode, config: dict[str, Any]
+) -> None:
     [application] = config["applications"]
     application["args"]["device"] = "cuda"
     [captioner] = [each for each in application["deployments"] if each["name"] == "Captioner"]
     captioner["ray_actor_options"]["num_gpus"] = 1
-    node.serve_deploy(config)
+    node.put(config)
     node.eventually(lambda: node.application("limner").get("status") in ("DEPLOY_FAILED", "UNHEALTHY"))
     message = node.application("limner")["deployments"]["Captioner"]["message"]
     assert "this machine has 0 cuda device(s), so no 'cuda'; try auto" in message
+    url = f"http://127.0.0.1:{config['http_options']['port']}{PREFIX}/v1/captions"
+    picture = {"content": pictures(1)[0], "headers": {"content-type": "image/png"}}
+    node.eventually(lambda: httpx.post(url, **picture, timeout=60, trust_env=False).status_code == 200)
+    assert len(replicas(node)) == 2
