@@ -174,7 +174,7 @@ SCHEMAS: dict[str, Schema] = {
         ),
     ),
     "PodDisruptionBudget": _manifest(
-        "policy/v1", "PodDisruptionBudget", _object("selector", maxUnavailable=_COUNT, selector=_SELECTOR)
+        "policy/v1", "PodDisruptionBudget", _object("selector minAvailable", minAvailable=_COUNT, selector=_SELECTOR)
     ),
     "NetworkPolicy": _manifest(
         "networking.k8s.io/v1",

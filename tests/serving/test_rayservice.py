@@ -137,6 +137,7 @@ def test_disruptions_and_ports_concern_limners_own_pods() -> None:
     budgets = {each["metadata"]["name"]: each["spec"] for each in manifests() if each["kind"] == "PodDisruptionBudget"}
     chosen = {name: chosen_by(spec["selector"]["matchLabels"], labels) for name, spec in budgets.items()}
     assert chosen == {"limner-workers": {"cpu", "gpu"}, "limner-head": {"head"}}
+    assert budgets["limner-workers"]["minAvailable"] == CPU["minReplicas"] - 1 > 0
     [policy] = [each["spec"] for each in manifests() if each["kind"] == "NetworkPolicy"]
     assert chosen_by(policy["podSelector"]["matchLabels"], labels) == set(GROUPS)
     assert [rule.get("from") is None for rule in policy["ingress"]] == [True, False]
