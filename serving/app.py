@@ -21,8 +21,9 @@ def build_app(args: AppArgs) -> Application:
     """The application for ``serve.run`` or a Serve config file (``import_path: serving.app:build_app``).
 
     On a small machine only the captioner asks for a CPU; with a GPU in the cluster it takes one, unless ``device`` says
-    ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's; and a replica that is
-    replaced, or one too many, may finish what it has within limner's own deadline.
+    ``cpu`` or the config file names a share of one (``deploy/serve.yaml``). Ray's own queue limits stay above limner's,
+    so that every refusal is limner's; and a replica that is replaced, or one too many, may finish what it has within
+    limner's own deadline.
     """
     last_answer_s = args.limits.deadline_s + _GRACE_S
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes

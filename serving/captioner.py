@@ -2,11 +2,14 @@
 
 import asyncio
 import io
+import logging
+import os
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import ray
 from PIL import Image
 from ray import serve
 from ray.serve.handle import DeploymentHandle
@@ -15,6 +18,7 @@ from models.decoding import parse_decode
 from models.errors import LimnerError, OverloadedError
 from serving import metrics
 from serving.args import AppArgs
+from serving.autoscaling import IMAGES_IN_HAND, InHand
 from serving.caption_watch import CaptionWatch
 from serving.logs import start_logging
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
@@ -27,6 +31,8 @@ from serving.scorer import scores_sender
 
 if TYPE_CHECKING:
     from serving.model_pool import LoadedModel
+
+logger = logging.getLogger(__name__)
 
 
 @serve.deployment(max_constructor_retry_count=1, health_check_period_s=5, graceful_shutdown_wait_loop_s=0.2)
@@ -47,6 +53,7 @@ class Captioner:
         from serving.engine_shelf import EngineShelf
 
         self._closing = AsyncExitStack()
+        self._in_hand = InHand()
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"captioner_{replica}")
         reporter = Reporter(replica, metrics.REPORTS_LOST)
@@ -72,7 +79,8 @@ class Captioner:
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""
         try:
-            reply = await self._engine.caption(job)
+            with self._in_hand.holding(_images(job)):
+                reply = await self._engine.caption(job)
             self._watch.see(job, reply)
             return reply
         except LimnerError as error:
@@ -81,7 +89,8 @@ class Captioner:
     async def score(self, job: ScoreJob) -> ScoreReply | LimnerError:
         """CLIPScores of given captions, or why there are none."""
         try:
-            return await self._engine.score(job)
+            with self._in_hand.holding(_images(job)):
+                return await self._engine.score(job)
         except LimnerError as error:
             return error
 
@@ -92,6 +101,10 @@ class Captioner:
     async def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
         return await asyncio.to_thread(self._engine.drain, timeout_s)
+
+    def record_autoscaling_stats(self) -> dict[str, int]:
+        """What ``serving.autoscaling:ImagesInHand`` reads; Ray asks where the config file lets replicas come and go."""
+        return {IMAGES_IN_HAND: self._in_hand.images}
 
     def check_health(self) -> None:
         """Raise when the model thread is gone; Ray then replaces the replica."""
@@ -115,7 +128,28 @@ def _load(args: AppArgs) -> "dict[str, LoadedModel]":
     from serving.model_pool import load_models
 
     set_threads(args.threads)  # Ray sets OMP_NUM_THREADS to the replica's num_cpus; the choice is ours
+    if args.device == "auto":
+        _warn_of_unseen_gpus()
     return load_models(args)
+
+
+def _warn_of_unseen_gpus() -> None:
+    """Say it where Ray set a GPU aside for this replica and it runs on the CPU all the same."""
+    from models.device import pick_device  # deferred: torch again
+
+    given = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+    if given and pick_device("auto").type == "cpu":
+        logger.warning(
+            "Ray gave this replica GPU %s (CUDA_VISIBLE_DEVICES=%s), but torch finds no CUDA device: captions are made "
+            "on the CPU. Install the driver and a CUDA build of torch, or ask for no GPU (num_gpus: 0); with device: "
+            "cuda it would refuse to start",
+            ", ".join(given),
+            os.environ.get("CUDA_VISIBLE_DEVICES"),
+        )
+
+
+def _images(job: CaptionJob | ScoreJob) -> int:
+    return sum(isinstance(data, bytes) for data in job.images)
 
 
 def _grey_png() -> bytes:

@@ -2,8 +2,10 @@
 
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
@@ -109,3 +111,42 @@ def test_other_tables_beside_the_ledgers_do_not_matter(postgres_url: str) -> Non
     engine.dispose()
     with open_ledger(postgres_url) as ledger:
         assert ledger.record([outcome()]) == {outcome().id}
+
+
+@pytest.mark.postgres
+def test_the_password_of_postgres_may_come_from_the_environment(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq reads ``PGPASSWORD``, or the file that ``PGPASSFILE`` names, so no configuration need hold it."""
+    with psycopg.connect(postgres.format("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'spruce'")
+        connection.execute("CREATE SCHEMA guarded AUTHORIZATION guarded")
+        [file] = connection.execute("SHOW hba_file").fetchone() or ()
+        rules = Path(file).read_text("utf-8")
+        Path(file).write_text(f"local all guarded scram-sha-256\n{rules}", "utf-8")
+        connection.execute("SELECT pg_reload_conf()")
+    url = postgres.format("postgres").replace("//limner@", "//guarded@")
+    monkeypatch.setenv("PGPASSWORD", "birch")
+    await_refusal(url)
+    assert "password authentication failed" in refusal(url)
+    monkeypatch.setenv("PGPASSWORD", "spruce")
+    with open_ledger(url) as ledger:
+        assert ledger.record([outcome()])
+    monkeypatch.delenv("PGPASSWORD")
+    (tmp_path / "pgpass").write_text("*:*:*:guarded:spruce\n", "utf-8")
+    (tmp_path / "pgpass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+    with open_ledger(url) as ledger:
+        assert ledger.record([outcome(request_id="another")])
+
+
+def await_refusal(url: str, within_s: float = 30) -> None:
+    """Return when the server has read its rules again, which it does some time after it is told to."""
+    give_up = time.monotonic() + within_s
+    while time.monotonic() < give_up:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("any password is right")
