@@ -98,8 +98,6 @@ class Engine:
 
     def __init__(self, models: Mapping[str, LoadedModel], args: AppArgs, reporter: Reporter) -> None:
         limits = args.limits
-        self.models = frozenset(models)
-        """Their ids."""
         self._models = ModelPool(models, args.max_mix_bytes)
         self._reporter = reporter
         self._deadline_s = limits.deadline_s
@@ -122,6 +120,11 @@ class Engine:
             target_pass_s=args.target_pass_s,
             on_queue_change=lambda images: reporter.gauge(metrics.QUEUE_IMAGES, images),
         )
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Ids of the models that it serves now."""
+        return frozenset(self._models)
 
     @property
     def alive(self) -> bool:

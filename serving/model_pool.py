@@ -1,6 +1,6 @@
 """The models of one replica: each as its card has it, and at every other point of its weight space on request."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,10 @@ class ModelPool:
         self._mixes: LeaseCache[tuple[LoadedModel, Coefficients], CaptionPipeline] = LeaseCache(
             _mix, lambda key: _variants(key[0]).bytes_of_one, max_bytes
         )
+
+    def __iter__(self) -> Iterator[str]:
+        """Their ids."""
+        return iter(self._models)
 
     def __contains__(self, model: str) -> bool:
         return model in self._models
