@@ -81,9 +81,7 @@ def test_replicas_follow_the_images() -> None:
 
 
 def test_nothing_is_cut_off_before_its_deadline() -> None:
-    deadline_s = ARGS.limits.deadline_s
-    captioner, ingress = (OVERRIDES[name]["graceful_shutdown_timeout_s"] for name in ("Captioner", "Ingress"))
-    assert deadline_s < captioner < ingress
+    assert not any("graceful_shutdown_timeout_s" in options for options in OVERRIDES.values())  # the application knows
     assert serve_config()["http_options"]["request_timeout_s"] is None
 
 
