@@ -29,14 +29,10 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-ROUNDS = [
-    pytest.param("smile", FEW_S, id="1"),
-    *(
-        pytest.param(weights, MANY_S, id=id, marks=pytest.mark.slow)
-        for id, weights in (("2", "concise"), ("3", "smile"))
-    ),
-]
-"""The first in every run, all in the long one: the weights of an update and how busy clients are."""
+BUSY = pytest.mark.parametrize(
+    "pause_s", [FEW_S, *(pytest.param(MANY_S, id=id, marks=pytest.mark.slow) for id in ("busy", "busy again"))]
+)
+"""Once in every run, three times in the long one."""
 
 
 def check_told(clients: Patient, since: float, figure: Figures) -> None:
@@ -74,7 +70,7 @@ def kill_and_join(site: Site, victim: str, pause_s: float, figure: Figures) -> t
 
 
 @needs_postgres
-@pytest.mark.parametrize("pause_s", [FEW_S, *(pytest.param(MANY_S, id=id, marks=pytest.mark.slow) for id in "23")])
+@BUSY
 def test_a_node_is_killed_and_another_joins(site: Site, figure: Figures, pause_s: float) -> None:
     found = site.nodes.replicas()
     assert where(found, "Captioner") == site.nodes.alive  # one on each
@@ -91,11 +87,12 @@ def test_a_node_is_killed_and_another_joins(site: Site, figure: Figures, pause_s
 
 
 @needs_postgres
-@pytest.mark.parametrize(("weights", "pause_s"), ROUNDS)
+@BUSY
 def test_an_update_of_the_weights_fails_no_request(
-    site: Site, figure: Figures, tmp_path_factory: pytest.TempPathFactory, weights: str, pause_s: float
+    site: Site, figure: Figures, tmp_path_factory: pytest.TempPathFactory, pause_s: float
 ) -> None:
     old = {each.replica_id for each in site.nodes.replicas()}
+    weights = "concise" if "smile" in Path(site.args["models"][0]).parts else "smile"
     with site.visited(pause_s) as clients:
         began = time.monotonic()
         site.deploy(models=[version_of(tmp_path_factory.mktemp("models"), weights)])
