@@ -157,6 +157,23 @@ def test_fewer_captioners_fail_no_request(site: Site, figure: Figures) -> None:
 
 @needs_postgres
 @pytest.mark.slow
+def test_an_update_of_the_only_captioner_makes_requests_wait(
+    site: Site, figure: Figures, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    site.deploy(captioners=1)
+    old = {each.replica_id for each in site.nodes.until(site.whole)}
+    with site.visited() as clients:
+        began = time.monotonic()
+        site.deploy(captioners=1, models=[version_of(tmp_path_factory.mktemp("models"), "smile")])
+        site.nodes.until(lambda found: site.whole(found) and old.isdisjoint(each.replica_id for each in found))
+        figure("update", f"took {time.monotonic() - began:.1f} s")
+        clients.until_served_since(time.monotonic())
+    check_none_failed(clients, began, figure)
+    assert site.lost() == (0, 0)
+
+
+@needs_postgres
+@pytest.mark.slow
 def test_an_update_to_a_model_of_another_name_fails_no_request_with_three_captioners(
     site: Site, figure: Figures, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
