@@ -76,22 +76,30 @@ class RayBackend:
     async def ready(self) -> bool:
         """Whether a captioner replica answers; it exists only after its warm-up."""
         with suppress(OverloadedError):
-            await call_replica(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S)
+            await self._models_of_one()
             self._was_ready = True
             return True
         return False
 
     async def until_models_are_there(self) -> None:
-        """Wait while captioners answer and none that is asked has all the models: in an update they are still those of
-        the version before. Where none answers, this is the first start, or there is nothing to wait for."""
+        """Where captioners of another version answer, as in an update, wait for one that has all the models. Where none
+        answers at once, this is the first start, or there is nothing to wait for."""
         with suppress(OverloadedError):
-            while not set(self._models) <= await call_replica(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S):
+            found = await self._models_of_one()
+            while not set(self._models) <= found:
                 await asyncio.sleep(_AGAIN_AFTER_S)
+                with suppress(OverloadedError):  # between the last of the others and the first of these
+                    found = await self._models_of_one()
+            self._was_ready = True
 
     async def metrics(self) -> bytes:
         """The Prometheus text of the monitor."""
         text: bytes = await call_replica(self._monitor, "render", timeout_s=_PROBE_TIMEOUT_S)
         return text
+
+    async def _models_of_one(self) -> frozenset[str]:
+        models: frozenset[str] = await call_replica(self._captioner, "ready", timeout_s=_PROBE_TIMEOUT_S)
+        return models
 
     async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
         images = sum(isinstance(data, bytes) for data in job.images)

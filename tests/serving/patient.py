@@ -63,6 +63,20 @@ class Patient:
         """Those of them that were refused or got no answer."""
         return [each for each in self.since(kind, since) if each.status != 200]
 
+    def until_served_since(self, moment: float, within_s: float = 60) -> None:
+        """Wait until every visitor has a caption, and somebody a vote and the metrics, asked for after a moment and
+        after the last failure."""
+        give_up = time.monotonic() + within_s
+        while True:
+            tries = list(self.tries)
+            since = max([moment, *(each.at for each in tries if each.status != 200)])
+            asked = [each for each in tries if each.at - each.took_s > since]
+            served = {each.picture for each in asked if each.kind == CAPTION}
+            if len(served) == self._visitors and {VOTE, METRICS} <= {each.kind for each in asked}:
+                return
+            assert time.monotonic() < give_up, tries[-20:]
+            time.sleep(0.05)
+
     def told(self, kind: str, since: float) -> str:
         """In words for the section of figures."""
         found, failed = self.since(kind, since), self.failed(kind, since)

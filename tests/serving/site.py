@@ -23,7 +23,6 @@ FEW_S, MANY_S = 0.3, 0.03
 """What each waits after an answer, for little and for much load."""
 INNER, EDGE = "inner", "edge"
 """Resources of the nodes where monitor and ledger may be, and of the one with the ingress."""
-_BEFORE_S = 0.5
 _SENT_WITHIN_S = 10.0
 
 
@@ -66,11 +65,11 @@ class Site:
 
     @contextmanager
     def visited(self, pause_s: float = FEW_S) -> Iterator[Patient]:
-        """Clients while the block runs and shortly before. Afterwards all have their answers, none of which was an
+        """Clients while the block runs, all served once before. Afterwards all have their answers, none of which was an
         error that is not to be asked again."""
         clients = Patient(self.nodes.url, EXPERIMENT, VISITORS, pause_s)
         with clients.visiting():
-            time.sleep(_BEFORE_S)
+            clients.until_served_since(0)
             yield clients
         self.captioned |= clients.captioned
         self.votes |= clients.votes

@@ -96,6 +96,9 @@ def test_a_new_ingress_waits_for_a_captioner_with_its_models() -> None:
         await asyncio.sleep(0)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waiting), 0.3)
+        captioner.models = None  # the last of the others is gone
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting), 0.3)
         captioner.models = ("fake", "another")
         await asyncio.wait_for(waiting, 10)
 
