@@ -66,6 +66,7 @@ def serve(
 ) -> None:
     """Serve captions over HTTP on this machine until it is told to stop."""
     _exit_on_signals()
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray, when imported: 127.0.0.1 as on a Mac
     from serving.experiments.checks import check_arms  # deferred, as below: Ray takes seconds to load
     from serving.experiments.database import open_database
     from serving.experiments.definition import read_experiments
