@@ -1,5 +1,7 @@
 """The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger."""
 
+import os
+
 import ray
 from ray.serve import Application
 
@@ -9,6 +11,7 @@ from serving.ingress import Ingress
 from serving.ledger_deployment import LedgerOwner
 from serving.monitor import Monitor
 from serving.scorer import Scorer
+from serving.tracing import with_tracing
 
 
 def build_app(args: AppArgs) -> Application:
@@ -17,6 +20,7 @@ def build_app(args: AppArgs) -> Application:
     On a small machine only the captioner asks for a CPU; with a GPU in the cluster it takes one, unless ``device`` says
     ``cpu``. Ray's own queue limits stay above limner's, so that every refusal is limner's.
     """
+    args = with_tracing(args, os.environ)
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
     monitor = Monitor.bind(args)  # type: ignore[attr-defined]
     scorer = Scorer.bind(args, monitor) if args.scores_a_sample else None  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from serving.monitor import sender
 from serving.own_thread import in_own_thread
 from serving.reports import Reporter
 from serving.scorer import scores_sender
+from serving.tracing import job_times, start_spans
 
 if TYPE_CHECKING:
     from serving.model_pool import LoadedModel
@@ -42,6 +43,7 @@ class Captioner:
         self._closing = AsyncExitStack()
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"captioner_{replica}")
+        self._spans = start_spans(args.tracing, replica)
         reporter = Reporter(replica, metrics.REPORTS_LOST)
         models = await in_own_thread(partial(_load, args))
         self._engine = Engine(models, args, reporter)
@@ -59,7 +61,10 @@ class Captioner:
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""
         try:
-            reply = await self._engine.caption(job)
+            with job_times(self._spans, "caption", job) as times:
+                reply = await self._engine.caption(job, times)
+                if times is not None:
+                    times.reply = reply
             self._watch.see(job, reply)
             return reply
         except LimnerError as error:
@@ -68,7 +73,11 @@ class Captioner:
     async def score(self, job: ScoreJob) -> ScoreReply | LimnerError:
         """CLIPScores of given captions, or why there are none."""
         try:
-            return await self._engine.score(job)
+            with job_times(self._spans, "score", job) as times:
+                reply = await self._engine.score(job, times)
+                if times is not None:
+                    times.reply = reply
+            return reply
         except LimnerError as error:
             return error
 
@@ -78,7 +87,10 @@ class Captioner:
 
     async def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
-        return await asyncio.to_thread(self._engine.drain, timeout_s)
+        drained = await asyncio.to_thread(self._engine.drain, timeout_s)
+        if self._spans is not None:
+            await self._spans.flushed()
+        return drained
 
     def check_health(self) -> None:
         """Raise when the model thread is gone; Ray then replaces the replica."""

@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from serving.errors import HTTP_STATUS, PROBLEM_TYPE
 from serving.openai_errors import OPENAI_ROUTES
 from serving.openai_schemas import OpenAIError
 from serving.request_ids import usable_id
-from tests.serving.nginx import CONFIG, Nginx, running_nginx
+from tests.serving.conftest import BODY_TIMEOUT_S
+from tests.serving.nginx import CONFIG, NAME, Nginx, running_nginx
 from tests.serving.support import b64, png
 from tests.support import needs_nginx
 
@@ -82,6 +84,17 @@ def test_a_caption_comes_over_http_2(nginx: Nginx, tmp_path: Path) -> None:
 
 
 @needs_nginx
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_clients_that_can_get_http_2(nginx: Nginx, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=str(nginx.ca))
+    context.minimum_version = context.maximum_version = version
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    with socket.create_connection(("127.0.0.1", nginx.port), 10) as plain:
+        with context.wrap_socket(plain, server_hostname=NAME) as secure:
+            assert secure.selected_alpn_protocol() == "h2"
+
+
+@needs_nginx
 def test_old_tls_is_refused(nginx: Nginx) -> None:
     old = ssl.create_default_context(cafile=str(nginx.ca))
     with pytest.warns(DeprecationWarning):
@@ -124,6 +137,16 @@ def test_a_large_body_is_refused_in_openais_form_on_its_route(https: httpx.Clien
         error = OpenAIError.model_validate_json(answer.content).error
         assert (answer.status_code, error.code, error.type) == (413, "body_too_large", "invalid_request_error")
         assert answer.headers["content-type"] == "application/json"
+
+
+@needs_nginx
+def test_a_slow_sender_is_none_for_limner(https: httpx.Client) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield png()[:20]
+        time.sleep(BODY_TIMEOUT_S + 0.3)  # limner itself would have ended it by now
+        yield png()[20:]
+
+    assert https.post("/v1/captions", content=pieces(), headers=PNG).status_code == 200
 
 
 @needs_nginx
