@@ -4,8 +4,10 @@ import json
 import re
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -158,6 +160,38 @@ def test_the_events_of_a_chat_arrive(https: httpx.Client) -> None:
     assert events[-1] == "[DONE]"
     words = [json.loads(event)["choices"][0]["delta"].get("content", "") for event in events[:-1]]
     assert "".join(words)
+
+
+@needs_nginx
+def test_each_event_of_a_chat_passes_as_it_comes(tmp_path: Path) -> None:
+    seen = threading.Event()
+
+    class TwoEvents(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"9\r\ndata: 1\n\n\r\n")
+            second = b"data: 2\n\n" if seen.wait(20) else b"data: 0\n\n"  # 0: the first was held back
+            self.wfile.write(b"9\r\n%s\r\n0\r\n\r\n" % second)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), TwoEvents) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        with running_nginx(f"127.0.0.1:{upstream.server_port}", tmp_path) as nginx, nginx.client() as client:
+            with client.stream("POST", "/v1/chat/completions", json=chat(stream=True)) as answer:
+                events = []
+                for line in filter(None, answer.iter_lines()):
+                    events.append(line)
+                    seen.set()
+        upstream.shutdown()
+    assert events == ["data: 1", "data: 2"]
 
 
 @needs_nginx
