@@ -44,6 +44,8 @@ class Captioner:
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"captioner_{replica}")
         self._spans = start_spans(args.tracing, replica)
+        if self._spans is not None:
+            self._closing.push_async_callback(self._spans.flushed)  # first in, so the last to be done
         reporter = Reporter(replica, metrics.REPORTS_LOST)
         models = await in_own_thread(partial(_load, args))
         self._engine = Engine(models, args, reporter)

@@ -161,6 +161,8 @@ class Ingress:
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:
+            if (spans := self._services.spans) is not None:
+                closing.push_async_callback(spans.flushed)
             closing.callback(asyncio.create_task(self._services.reporter.run(sender(self._monitor))).cancel)
             if (outcomes := self._services.outcomes) is not None:
                 closing.push_async_callback(outcomes.close)

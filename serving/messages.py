@@ -47,6 +47,7 @@ class ScoreJob:
     images: tuple[bytes | Failure, ...]
     captions: tuple[tuple[str, ...], ...]
     trace: str | None = None
+    """As in ``CaptionJob``."""
 
 
 @dataclass(frozen=True)

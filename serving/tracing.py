@@ -20,7 +20,7 @@ from serving.validation import explain
 if TYPE_CHECKING:
     from serving.spans import Spans
 
-J = TypeVar("J", CaptionJob, ScoreJob)
+J = TypeVar("J", bound=CaptionJob | ScoreJob)
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 _ENDPOINT_VARIABLES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "", "OTEL_EXPORTER_OTLP_ENDPOINT": "/v1/traces"}
