@@ -16,6 +16,7 @@ from serving.middleware.body_limits import BodyLimits
 from serving.middleware.full_house import FullHouse
 from serving.middleware.request_context import RequestContext
 from serving.middleware.security_headers import SecurityHeaders
+from serving.middleware.traced import Traced
 from serving.request_ids import HEADER
 from serving.routes import ADMIN_ROUTERS, ROUTERS
 from serving.services import Services
@@ -56,6 +57,8 @@ def build_api(services: Services, *, return_id: bool = True, background: Backgro
     app.add_middleware(FullHouse, refusal=services.backend.refusal)
     if services.keys is not None:
         app.add_middleware(Authentication, keys=services.keys)
+    if services.spans is not None:
+        app.add_middleware(Traced, spans=services.spans)
     app.add_middleware(RequestContext, reporter=services.reporter, return_id=return_id)
     if services.args.cors_origins:
         app.add_middleware(CORSMiddleware, **_cors(services.args.cors_origins))

@@ -1,6 +1,8 @@
 """The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger; a
 registry where models may come and go."""
 
+import os
+
 import ray
 from ray.serve import Application
 
@@ -12,6 +14,7 @@ from serving.monitor import Monitor
 from serving.registry_deployment import RegistryOwner
 from serving.scorer import Scorer
 from serving.served_models import ServedModels
+from serving.tracing import with_tracing
 
 _GRACE_S = 5.0
 """Beyond the deadline, for what comes after an answer; of the ingress more, since it waits for the captioner's."""
@@ -25,6 +28,7 @@ def build_app(args: AppArgs) -> Application:
     so that every refusal is limner's; and a replica that is replaced, or one too many, may finish what it has within
     limner's own deadline.
     """
+    args = with_tracing(args, os.environ)
     last_answer_s = args.limits.deadline_s + _GRACE_S
     most_requests = args.limits.max_queue_images + 64  # one image each, and room for refusals and probes
     monitor = Monitor.bind(args)  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ DEFAULT_LEDGER = "sqlite:///~/.local/share/limner/experiments.db"
 _MIB = 1 << 20
 _HOST = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+_ENDPOINT = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
 
 class Limits(BaseModel):
@@ -138,6 +139,35 @@ class LogArgs(BaseModel):
     access: bool = Field(default=True, description="a line for every request, apart from probes that went well")
 
 
+class TracingArgs(BaseModel):
+    """Where the spans of requests go, by OpenTelemetry (``pip install limner[otel]``)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    endpoint: str = Field(
+        description="a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; without a path, /v1/traces is added"
+    )
+    sample_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="of the requests that bring no trace of their own: how many are traced; None: as the environment "
+        "variables OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say, or all",
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_an_address(cls, endpoint: str) -> str:
+        if not _ENDPOINT.fullmatch(endpoint):
+            raise ValueError(f"{endpoint!r} is no address; write http://HOST:PORT or https://HOST:PORT")
+        return endpoint
+
+    @property
+    def url(self) -> str:
+        """What spans are posted to."""
+        return endpoint + "/v1/traces" if (endpoint := self.endpoint.rstrip("/")).count("/") == 2 else self.endpoint
+
+
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
@@ -190,6 +220,9 @@ class AppArgs(BaseModel):
         default=None,
         description="where the one ingress replica takes connections itself, as `limner serve` has it; None: requests "
         "come through Ray's HTTP proxy, which a cluster needs",
+    )
+    tracing: TracingArgs | None = Field(
+        default=None, description="None: no traces, unless the environment variable OTEL_EXPORTER_OTLP_ENDPOINT is set"
     )
     logs: LogArgs = Field(default=LogArgs(), description="where limner's own log goes, and what is in it")
 

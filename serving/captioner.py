@@ -28,6 +28,7 @@ from serving.own_thread import in_own_thread
 from serving.registry_deployment import RayRegistry
 from serving.reports import Reporter
 from serving.scorer import scores_sender
+from serving.tracing import job_times, start_spans
 
 if TYPE_CHECKING:
     from serving.model_pool import LoadedModel
@@ -56,6 +57,9 @@ class Captioner:
         self._in_hand = InHand()
         replica = serve.get_replica_context().replica_tag
         start_logging(args.logs, f"captioner_{replica}")
+        self._spans = start_spans(args.tracing, replica)
+        if self._spans is not None:
+            self._closing.push_async_callback(self._spans.flushed)  # first in, so the last to be done
         reporter = Reporter(replica, metrics.REPORTS_LOST)
         models = await in_own_thread(partial(_load, args))
         self._engine = Engine(models, args, reporter)
@@ -79,8 +83,10 @@ class Captioner:
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""
         try:
-            with self._in_hand.holding(_images(job)):
-                reply = await self._engine.caption(job)
+            with self._in_hand.holding(_images(job)), job_times(self._spans, "caption", job) as times:
+                reply = await self._engine.caption(job, times)
+                if times is not None:
+                    times.reply = reply
             self._watch.see(job, reply)
             return reply
         except LimnerError as error:
@@ -89,8 +95,11 @@ class Captioner:
     async def score(self, job: ScoreJob) -> ScoreReply | LimnerError:
         """CLIPScores of given captions, or why there are none."""
         try:
-            with self._in_hand.holding(_images(job)):
-                return await self._engine.score(job)
+            with self._in_hand.holding(_images(job)), job_times(self._spans, "score", job) as times:
+                reply = await self._engine.score(job, times)
+                if times is not None:
+                    times.reply = reply
+            return reply
         except LimnerError as error:
             return error
 
@@ -100,7 +109,10 @@ class Captioner:
 
     async def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
-        return await asyncio.to_thread(self._engine.drain, timeout_s)
+        drained = await asyncio.to_thread(self._engine.drain, timeout_s)
+        if self._spans is not None:
+            await self._spans.flushed()
+        return drained
 
     def record_autoscaling_stats(self) -> dict[str, int]:
         """What ``serving.autoscaling:ImagesInHand`` reads; Ray asks where the config file lets replicas come and go."""

@@ -17,7 +17,7 @@ from models.cli_values import key_values
 from models.drafting import DRAFT_BY_DEFAULT, DRAFT_HELP
 from models.errors import RequestError
 from serving.api_keys import read_api_keys
-from serving.args import DEFAULT_LEDGER, AppArgs, KeyArgs, Limits, LogArgs, MonitorArgs
+from serving.args import DEFAULT_LEDGER, AppArgs, KeyArgs, Limits, LogArgs, MonitorArgs, TracingArgs
 from serving.validation import explain
 
 _KEYS_VARIABLE = "LIMNER_API_KEYS"
@@ -61,6 +61,13 @@ def serve(
     ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Origin whose pages may ask; repeatable.")] = None,
     log_dir: Annotated[Path | None, typer.Option(help="Folder of the log. Default: Ray's.")] = None,
+    trace_endpoint: Annotated[
+        str | None,
+        typer.Option(help="Where traces go by OTLP/HTTP: http://HOST:4318. Default: $OTEL_EXPORTER_OTLP_ENDPOINT."),
+    ] = None,
+    trace_share: Annotated[
+        float | None, typer.Option(help="Share of the requests to trace. Default: all.", min=0, max=1)
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="A line in the log for every request.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
@@ -72,6 +79,7 @@ def serve(
     from serving.experiments.definition import read_experiments
     from serving.local import deployed, local_ray, port_is_free
     from serving.served_models import ServedModels
+    from serving.tracing import with_tracing
 
     args = _app_args(
         models=tuple(model or (DEFAULT_MODEL,)),
@@ -89,7 +97,9 @@ def serve(
         api_keys=_keys(api_keys, images_per_minute),
         admin_keys=_keys_of(admin_keys, _ADMIN_KEYS_VARIABLE),
         cors_origins=tuple(cors_origin or ()),
+        tracing=_tracing(trace_endpoint, trace_share),
     )
+    args = with_tracing(args, os.environ)
     check_arms(args.experiments, ServedModels.from_args(args))  # what is wrong is told at once, not after a minute
     if args.experiments:
         with open_database(args.ledger):
@@ -145,6 +155,21 @@ def _keys_of(file: Path | None, variable_name: str, images_per_minute: float | N
         raise RequestError("invalid_request", explain(error)) from None
     read_api_keys(args)
     return args
+
+
+def _tracing(endpoint: str | None, share: float | None) -> TracingArgs | None:
+    """Where traces go; None: nowhere, unless the environment says otherwise."""
+    from serving.tracing import endpoint_of
+
+    endpoint = endpoint or endpoint_of(os.environ)
+    if endpoint is None:
+        if share is not None:
+            raise RequestError("invalid_request", "--trace-share is a share of traces: give --trace-endpoint as well")
+        return None
+    try:
+        return TracingArgs(endpoint=endpoint, sample_share=share)
+    except ValidationError as error:
+        raise RequestError("invalid_request", f"--trace-endpoint: {explain(error)}") from None
 
 
 def _exit_on_signals() -> None:

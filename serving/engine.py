@@ -36,6 +36,7 @@ from serving.points import Point
 from serving.reports import Reporter
 from serving.results import below
 from serving.scheduler import Reservation, Scheduler
+from serving.stage_times import ImageTimes, JobTimes
 from serving.turns import WorkItem
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class _Accepted:
     room: Reservation[Payload, Outcome]
     deadline: float
     """On the clock of ``time.monotonic``."""
+    times: JobTimes | None
+    """Told what each image took, where that is traced."""
 
 
 class Engine:
@@ -131,8 +134,8 @@ class Engine:
         """Whether the model thread runs."""
         return self._scheduler.alive
 
-    async def caption(self, job: CaptionJob) -> CaptionReply:
-        """Captions, image by image.
+    async def caption(self, job: CaptionJob, times: JobTimes | None = None) -> CaptionReply:
+        """Captions, image by image; ``times`` is told what each took.
 
         Raises:
             UnknownNameError: ``unknown_model``.
@@ -144,7 +147,7 @@ class Engine:
         job.strategy.check(plain.captioner)
         if job.score or job.rerank or job.min_clip_score is not None:
             _require_scorer(plain)
-        async with self._accepted(job) as accepted:
+        async with self._accepted(job, times) as accepted:
             answers = await self._caption_at(job, job.point, job.images, accepted)
             results = [CaptionedImage(each.outcome.captions, each.notes, each.error, job.point) for each in answers]
             if low := _below(job, results):
@@ -159,8 +162,8 @@ class Engine:
                 answers += again
         return CaptionReply(tuple(results), _timing(answers))
 
-    async def score(self, job: ScoreJob) -> ScoreReply:
-        """CLIPScores, image by image. Raises as ``caption`` does."""
+    async def score(self, job: ScoreJob, times: JobTimes | None = None) -> ScoreReply:
+        """CLIPScores, image by image. Takes and raises what ``caption`` does."""
         pipeline = self._models[job.model]
         _require_scorer(pipeline)
         key, draft_px = ScoreKey(job.model), self._draft_px(pipeline)
@@ -168,13 +171,13 @@ class Engine:
             _Ask(data, key, len(texts), partial(score_payload, pipeline, texts), draft_px=draft_px)
             for data, texts in zip(job.images, job.captions, strict=True)
         ]
-        async with self._accepted(job) as accepted:
+        async with self._accepted(job, times) as accepted:
             answers = await self._answer(job, asks, accepted)
         scored = (ScoredImage(answer.outcome.clip_scores, pipeline.scorer_id, answer.error) for answer in answers)
         return ScoreReply(tuple(scored))
 
     @asynccontextmanager
-    async def _accepted(self, job: CaptionJob | ScoreJob) -> AsyncIterator[_Accepted]:
+    async def _accepted(self, job: CaptionJob | ScoreJob, times: JobTimes | None) -> AsyncIterator[_Accepted]:
         """Room in the queue and the time there is, for all that the job needs, the making of a mix included."""
         deadline = time.monotonic() + self._deadline_s
         with self._scheduler.reserve(sum(isinstance(data, bytes) for data in job.images), job.model) as room:
@@ -182,7 +185,7 @@ class Engine:
                 room.extend(1)  # a place that is held until a second pass is sure not to come: a drain waits for it
             try:
                 async with asyncio.timeout(self._deadline_s):
-                    yield _Accepted(room, deadline)
+                    yield _Accepted(room, deadline, times)
             except TimeoutError:
                 detail = f"no answer within {self._deadline_s:g} s: send fewer images at a time or try again later"
                 raise OverloadedError("deadline_exceeded", detail) from None
@@ -241,6 +244,7 @@ class Engine:
             return _Answer(error=Failure(*public_error(error)))
 
     async def _queue(self, model: str, ask: _Ask, data: bytes, accepted: _Accepted) -> _Answer:
+        taken_s = time.time()
         try:
             async with self._opening[model]:
                 loop = asyncio.get_running_loop()
@@ -250,14 +254,19 @@ class Engine:
             accepted.room.release()
             raise
         item = WorkItem[Payload, Outcome](ask.key, opened.payload, ask.rows, accepted.deadline, model)
+        queued_s = time.time()
         try:
             done = await asyncio.wrap_future(accepted.room.submit(item))
         except asyncio.CancelledError:
             item.given_up.set()  # a future that runs cannot be cancelled
+            if accepted.times is not None and item.future.cancelled():
+                accepted.times.images.append(ImageTimes(taken_s, queued_s, time.time() - queued_s))
             raise
         finally:
             self._waiting_px.release(opened.px, model)
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
+        if accepted.times is not None:
+            accepted.times.images.append(ImageTimes(taken_s, queued_s, done.wait_s, done.value.timing))
         return _Answer(done.value, done.wait_s, opened.notes)
 
     def _open(self, ask: _Ask, data: bytes) -> _Opened:

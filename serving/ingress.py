@@ -34,6 +34,7 @@ from serving.replicas import ReplicaLostError, call_replica
 from serving.reports import Reporter
 from serving.served_models import CardShelf, ServedModels
 from serving.services import Admin, Services
+from serving.tracing import start_spans, with_trace
 
 _PROBE_TIMEOUT_S = 1.0
 _GRACE_S = 5.0  # beyond the replica's own deadline, which should answer first
@@ -103,6 +104,7 @@ class RayBackend:
 
     async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
         images = sum(isinstance(data, bytes) for data in job.images)
+        job = with_trace(job)
         self._full.check(job.model, images)
         if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model
             raise OverloadedError("unavailable", "the models are not ready yet; /readyz tells when they are")
@@ -183,6 +185,7 @@ class Ingress:
             url_images=UrlImages.from_limits(args.limits),
             keys=ApiKeys(read_api_keys(args.api_keys)) if args.api_keys is not None else None,
             admin=Admin(registry, ApiKeys(read_api_keys(args.admin_keys))) if registry and args.admin_keys else None,
+            spans=start_spans(args.tracing, replica),
         )
 
     def __serve_build_asgi_app__(self) -> FastAPI:
@@ -208,11 +211,15 @@ class Ingress:
         sent = await self._under_way.none(timeout_s)
         if self._services.outcomes is not None:
             await self._services.outcomes.close()
+        if self._services.spans is not None:
+            await self._services.spans.flushed()
         return sent
 
     @asynccontextmanager
     async def _reporting(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as closing:
+            if (spans := self._services.spans) is not None:
+                closing.push_async_callback(spans.flushed)
             closing.callback(asyncio.create_task(self._services.reporter.run(sender(self._monitor))).cancel)
             if self._changes is not None:
                 closing.callback(asyncio.create_task(self._changes.run()).cancel)

@@ -11,7 +11,7 @@ from typing import Any
 
 from serving.args import LogArgs
 
-_OURS = ("serving", "models")
+_OURS = ("serving", "models", "opentelemetry")  # which tells when a receiver of traces does not answer
 _MOST_BYTES = 64 << 20
 _KEPT_FILES = 4
 

@@ -34,6 +34,8 @@ class CaptionJob:
     min_clip_score: float | None = None
     """Images whose first caption is below it are captioned again at ``fallback``."""
     fallback: Point | None = None
+    trace: str | None = None
+    """The ``traceparent`` of the request's span; None: nothing is recorded."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class ScoreJob:
     model: str
     images: tuple[bytes | Failure, ...]
     captions: tuple[tuple[str, ...], ...]
+    trace: str | None = None
+    """As in ``CaptionJob``."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from fastapi import Depends, Request
 
@@ -16,6 +16,9 @@ from serving.fetching.url_images import UrlImages
 from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
 from serving.reports import Reporter
 from serving.served_models import ServedModels
+
+if TYPE_CHECKING:
+    from serving.spans import Spans
 
 
 class Backend(Protocol):
@@ -90,6 +93,9 @@ class Services:
 
     admin: Admin | None = None
     """None: models neither come nor go."""
+
+    spans: "Spans | None" = None
+    """Records what a request takes; None: nothing is traced."""
 
 
 def services_of(request: Request) -> Services:

@@ -84,5 +84,11 @@ needs_prometheus = Requirement(
     "no `prometheus` and `promtool` on the PATH (Debian: apt-get install prometheus)",
     True,
 )
+needs_nginx = Requirement(
+    "nginx",
+    lambda: all(map(shutil.which, ("nginx", "curl"))),
+    "no `nginx` or no `curl` on the PATH (Debian: apt-get install nginx curl)",
+    True,
+)
 needs_mount = Requirement("mount", may_mount, "this user may not mount disks", False)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

@@ -2,12 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
-from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving import metrics
@@ -16,12 +14,11 @@ from serving.logs import access_fields, access_logger
 from serving.openai_errors import in_format_of_route
 from serving.reports import Reporter
 from serving.request_ids import HEADER, usable_id
+from serving.route_path import METHODS, PROBES, route_pattern
 
 logger = logging.getLogger(__name__)
 
 _CLIENT_GONE = "499"
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestContext:
@@ -70,15 +67,15 @@ class RequestContext:
             self._account(scope, status, time.perf_counter() - started)
 
     def _account(self, scope: Scope, status: str, seconds: float) -> None:
-        route = _route(scope)
+        route = route_pattern(scope)
         self._reporter.count(metrics.REQUESTS, route, status)
         self._reporter.observe(metrics.REQUEST_DURATION, seconds, route)
-        if route in _PROBES and status == "200":
-            return  # they come every few seconds
+        if route in PROBES and status == "200":
+            return
         state: dict[str, Any] = scope["state"]
         fields = {
             "request_id": state["request_id"],
-            "method": scope["method"] if scope["method"] in _METHODS else "other",
+            "method": scope["method"] if scope["method"] in METHODS else "other",
             "route": route,
             "status": int(status),
             "ms": round(seconds * 1000, 1),
@@ -87,19 +84,3 @@ class RequestContext:
             "address": (scope.get("client") or [None])[0] if state.get("error") == "unauthorized" else None,
         }
         access_logger.info("request", extra=access_fields(fields))
-
-
-def _route(scope: Scope) -> str:
-    """The pattern of the route that answered, or would have if the request had come so far: never a path that a client
-    made up."""
-    if (route := scope.get("route")) is not None:
-        return str(route.path)
-    meant = (route for route in _each(scope["app"].routes) if route.matches(scope)[0] is not Match.NONE)
-    return str(getattr(next(meant, None), "path", "unmatched"))
-
-
-def _each(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """The routes themselves; FastAPI keeps those of a router that was included together."""
-    for route in routes:
-        router = getattr(route, "original_router", None)
-        yield from (route,) if router is None else _each(router.routes)

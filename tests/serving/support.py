@@ -29,6 +29,8 @@ from serving.model_pool import LoadedModel
 from serving.reports import Reporter
 from serving.served_models import ServedModels
 from serving.services import Services
+from serving.spans import Spans
+from serving.tracing import job_times, with_trace
 
 
 def png(colour: str | tuple[int, int, int] = "red", size: tuple[int, int] = (24, 16)) -> bytes:
@@ -67,13 +69,19 @@ class GatedPipeline(CaptionPipeline):
 class LocalBackend:
     """What the routes need, in this process."""
 
-    def __init__(self, engine: Engine, reporter: Reporter) -> None:
+    def __init__(self, engine: Engine, reporter: Reporter, spans: Spans | None = None) -> None:
         self.engine = engine
+        self.spans = spans
         self.reporter = reporter
         self.store = Metrics()
 
     async def caption(self, job: CaptionJob) -> CaptionReply:
-        return await self.engine.caption(job)
+        job = with_trace(job)
+        with job_times(self.spans, "caption", job) as times:
+            reply = await self.engine.caption(job, times)
+            if times is not None:
+                times.reply = reply
+        return reply
 
     async def score(self, job: ScoreJob) -> ScoreReply:
         return await self.engine.score(job)
@@ -106,12 +114,19 @@ async def local_models(
     url_images: UrlImages | None = None,
     *,
     keys: ApiKeys | None = None,
+    spans: Spans | None = None,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Engine]]:
     """The same of several models, or of such as have directions."""
     reporter = Reporter("test", REPORTS_LOST)
     engine = Engine(models, args, reporter)
     services = Services(
-        args, ServedModels.from_args(args), LocalBackend(engine, reporter), reporter, url_images=url_images, keys=keys
+        args,
+        ServedModels.from_args(args),
+        LocalBackend(engine, reporter, spans),
+        reporter,
+        url_images=url_images,
+        keys=keys,
+        spans=spans,
     )
     try:
         async with client_of(build_api(services)) as client:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,8 +14,10 @@ from benchmarks.serving import running
 from serving.head_limits import HeadLimitsProtocol
 from serving.proxy import CALLBACK
 from tests.serving.conftest import free_port
+from tests.serving.nginx import running_nginx
 from tests.serving.raw_http import connected
 from tests.serving.support import pictures
+from tests.support import needs_nginx
 
 
 def test_ray_takes_what_the_hook_gives_and_uvicorn_finds_the_protocol() -> None:
@@ -52,6 +55,18 @@ def test_captions_and_refusals_come_through_it(proxied: str) -> None:
             "/v1/captions", content=iter([b"a" * (8 << 20)] * 5), headers={"content-type": "image/jpeg"}
         )
         assert (large.status_code, large.json()["code"]) == (413, "body_too_large")
+
+
+@needs_nginx
+def test_nginx_stands_before_it_as_before_limner_itself(proxied: str, tmp_path: Path) -> None:
+    [picture] = pictures(1)
+    headers = {"content-type": "image/jpeg", "x-request-id": "a-2"}
+    with running_nginx(proxied.removeprefix("http://"), tmp_path) as nginx, nginx.client() as client:
+        answer = client.post("/v1/captions", content=picture, headers=headers)
+        assert (answer.status_code, answer.headers.get_list("x-request-id")) == (200, ["a-2"])
+        large = client.post("/v1/captions", content=iter([b"a" * (8 << 20)] * 5), headers=headers)
+        assert (large.status_code, large.json()["code"], large.json()["request_id"]) == (413, "body_too_large", "a-2")
+        assert {client.get(path).status_code for path in ("/-/routes", "/-/healthz", "/metrics")} == {403}
 
 
 def test_it_runs_the_hook(proxied: str) -> None:
