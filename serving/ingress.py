@@ -30,7 +30,7 @@ from serving.middleware.under_way import Count, UnderWay
 from serving.model_changes import ModelChanges
 from serving.monitor import sender
 from serving.registry_deployment import RayRegistry
-from serving.replicas import ReplicaLostError, call_replica
+from serving.replicas import call_replica, replica_was_lost
 from serving.reports import Reporter
 from serving.served_models import CardShelf, ServedModels
 from serving.services import Admin, Services
@@ -136,8 +136,8 @@ class RayBackend:
         where there is one; only once, for fear of jobs that kill."""
         try:
             return await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
-        except ReplicaLostError:
-            if not await self.ready():
+        except OverloadedError as error:
+            if not replica_was_lost(error) or not await self.ready():
                 raise
         return await call_replica(self._captioner, method, job, timeout_s=self._timeout_s)
 

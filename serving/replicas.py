@@ -10,8 +10,9 @@ from ray.serve.handle import DeploymentHandle
 from models.errors import OverloadedError
 
 
-class ReplicaLostError(OverloadedError):
-    """The replica went, or cannot be reached, while it had the call: another one may answer."""
+def replica_was_lost(error: OverloadedError) -> bool:
+    """Whether the replica went, or could not be reached, while it had the call: another one may answer."""
+    return isinstance(error.__cause__, RayActorError)
 
 
 async def call_replica(handle: DeploymentHandle[Any], method: str, *arguments: object, timeout_s: float) -> Any:
@@ -20,7 +21,7 @@ async def call_replica(handle: DeploymentHandle[Any], method: str, *arguments: o
     A call that nobody waits for any more is cancelled on the replica too: Ray goes on with it otherwise.
 
     Raises:
-        OverloadedError: ``unavailable``, a replica that is missing or silent, or ``ReplicaLostError``.
+        OverloadedError: ``unavailable``, a replica that is missing or silent, or gone (see ``replica_was_lost``).
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -32,5 +33,4 @@ async def call_replica(handle: DeploymentHandle[Any], method: str, *arguments: o
                 raise
     except (TimeoutError, RayError, RayServeException) as error:
         detail = f"a part of the server does not answer ({type(error).__name__})"
-        kind = ReplicaLostError if isinstance(error, RayActorError) else OverloadedError
-        raise kind("unavailable", detail) from error
+        raise OverloadedError("unavailable", detail) from error

@@ -56,7 +56,7 @@ def test_it_names_panels_that_the_dashboard_has() -> None:
 
 
 def test_it_names_options_that_limner_has() -> None:
-    of_others = ("--shm-size", "--rate", "--server")
+    of_others = ("--shm-size", "--rate", "--server", "--trace-share")
     spans = [span for span in re.findall(r"`(--[^`]+)`", TEXT) if not span.startswith(of_others)]
     spans += re.findall(r"LIMNER_OPTIONS=(--[^'`]+)", TEXT)
     assert len(spans) > 8

@@ -57,19 +57,19 @@ def ledger_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def served_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The application's folder of more models, empty at first."""
     return tmp_path_factory.mktemp("models")
 
 
 @pytest.fixture(scope="session")
-def server(scorer: str, ledger_file: Path, models_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server(scorer: str, ledger_file: Path, served_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the application: ``fake`` is the default model, small bounds on queue and body time."""
     admin_keys = tmp_path_factory.mktemp("keys") / "admin"
     admin_keys.write_text(f"tests: {ADMIN_KEY}\n", "utf-8")
     args = AppArgs(
         models=served_models(),
-        models_dir=models_dir,
+        models_dir=served_dir,
         admin_keys=KeyArgs(file=admin_keys),
         scorer=scorer,
         device="cpu",

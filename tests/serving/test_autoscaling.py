@@ -85,11 +85,11 @@ def test_replicas_tell_the_images_that_they_have_not_answered() -> None:
     methods = Captioner.func_or_class  # type: ignore[attr-defined]
     seen = []
 
-    async def answer(_job: object) -> None:
+    async def answer(_job: object, _times: None) -> None:
         seen.append(methods.record_autoscaling_stats(replica))
         raise RuntimeError("counted out all the same")
 
-    replica = SimpleNamespace(_in_hand=InHand(), _engine=SimpleNamespace(caption=answer, score=answer))
+    replica = SimpleNamespace(_spans=None, _in_hand=InHand(), _engine=SimpleNamespace(caption=answer, score=answer))
     job = SimpleNamespace(images=(b"one", Failure("bad_base64", "never came"), b"two"))
     for method in (methods.caption, methods.score):
         with pytest.raises(RuntimeError):

@@ -23,26 +23,26 @@ KEY = {"authorization": f"Bearer {ADMIN_KEY}"}
 [PICTURE] = pictures(1)
 
 
-def write_version(models_dir: Path, name: str, seed: int) -> str:
+def write_version(served_dir: Path, name: str, seed: int) -> str:
     """A model in the folder, in the place of its last version, in one move; its caption of ``PICTURE``."""
-    draft = models_dir / f".{name}-{seed}"
+    draft = served_dir / f".{name}-{seed}"
     save_tuned(draft, tiny_captioner(seed), "mle")
     card = draft / "card.json"
     card.write_text(card.read_text("utf-8").replace(draft.name, name), "utf-8")
     pipeline = load_pipeline(str(draft), scorer=None, device="cpu")
     caption = pipeline.caption([load_image(PICTURE).image], parse_decode(None, pipeline.card.decoding)).captions[0][0]
-    link = models_dir / f".{name}-link"
+    link = served_dir / f".{name}-link"
     link.symlink_to(draft.name)
-    os.replace(link, models_dir / name)
+    os.replace(link, served_dir / name)
     return caption.text
 
 
 @pytest.fixture
-def hot(client: httpx.Client, models_dir: Path) -> Iterator[str]:
+def hot(client: httpx.Client, served_dir: Path) -> Iterator[str]:
     """An id that is not served before or after the test."""
     yield "hot"
     client.delete(ROUTE, params={"model": "hot"}, headers=KEY)
-    (models_dir / "hot").unlink(missing_ok=True)
+    (served_dir / "hot").unlink(missing_ok=True)
 
 
 def put(client: httpx.Client, model: Any, **headers: str) -> httpx.Response:
@@ -65,14 +65,14 @@ def served(client: httpx.Client) -> list[str]:
     return [model["id"] for model in client.get("/v1/models").json()["data"]]
 
 
-def test_a_new_folder_is_served_replaced_and_removed(client: httpx.Client, models_dir: Path, hot: str) -> None:
+def test_a_new_folder_is_served_replaced_and_removed(client: httpx.Client, served_dir: Path, hot: str) -> None:
     before = served(client)
     assert caption(client, hot).status_code == 404
-    first = write_version(models_dir, hot, 1)
+    first = write_version(served_dir, hot, 1)
     added = put(client, hot)
     assert (added.status_code, added.json()["id"], added.json()["default"]) == (201, hot, False)
     assert served(client) == [*before, hot] and text_of(caption(client, hot)) == first
-    second = write_version(models_dir, hot, 2)
+    second = write_version(served_dir, hot, 2)
     assert second != first and text_of(caption(client, hot)) == first  # files alone change nothing
     assert put(client, hot).status_code == 200
     assert text_of(caption(client, hot)) == second
@@ -81,8 +81,8 @@ def test_a_new_folder_is_served_replaced_and_removed(client: httpx.Client, model
     assert caption(client, hot).json()["code"] == "unknown_model"
 
 
-def test_no_request_fails_of_a_new_version(client: httpx.Client, server: str, models_dir: Path, hot: str) -> None:
-    versions = {write_version(models_dir, hot, 1)}
+def test_no_request_fails_of_a_new_version(client: httpx.Client, server: str, served_dir: Path, hot: str) -> None:
+    versions = {write_version(served_dir, hot, 1)}
     put(client, hot)
 
     async def whole() -> list[tuple[int, str]]:
@@ -99,7 +99,7 @@ def test_no_request_fails_of_a_new_version(client: httpx.Client, server: str, mo
 
             clients = [asyncio.create_task(ask()) for _ in range(4)]
             for seed in (2, 3):
-                versions.add(write_version(models_dir, hot, seed))
+                versions.add(write_version(served_dir, hot, seed))
                 answer = await http.post(ROUTE, json={"model": hot}, headers=KEY)
                 assert answer.status_code == 200, answer.text
             running = False
@@ -112,23 +112,23 @@ def test_no_request_fails_of_a_new_version(client: httpx.Client, server: str, mo
 
 
 def test_what_is_wrong_with_a_folder_is_said_and_nothing_changes(
-    client: httpx.Client, models_dir: Path, hot: str, scorer: str
+    client: httpx.Client, served_dir: Path, hot: str, scorer: str
 ) -> None:
     before = served(client)
-    first = write_version(models_dir, hot, 1)
+    first = write_version(served_dir, hot, 1)
     put(client, hot)
-    write_version(models_dir, hot, 2)
-    weights = next((models_dir / hot).glob("*.safetensors"))
+    write_version(served_dir, hot, 2)
+    weights = next((served_dir / hot).glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1])
     refused = put(client, hot)
     assert (refused.status_code, refused.json()["code"]) == (422, "hash_mismatch") and weights.name in refused.text
-    (models_dir / hot / "card.json").write_text("{}", "utf-8")
+    (served_dir / hot / "card.json").write_text("{}", "utf-8")
     assert put(client, hot).json()["code"] == "bad_card"
     assert text_of(caption(client, hot)) == first and served(client) == [*before, hot]
 
 
 @pytest.mark.parametrize("model", ["nowhere", "..", "../models", "org/name", "/etc", ".hot-1", "a\0b", "x" * 255])
-def test_only_models_of_the_folder_can_be_named(client: httpx.Client, models_dir: Path, model: str) -> None:
+def test_only_models_of_the_folder_can_be_named(client: httpx.Client, served_dir: Path, model: str) -> None:
     refused = put(client, model)
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown_model"), refused.text
 
@@ -138,8 +138,8 @@ def test_other_bodies_are_refused(client: httpx.Client, body: object) -> None:
     assert client.post(ROUTE, json=body, headers=KEY).json()["code"] == "invalid_request"
 
 
-def test_without_an_admin_key_nothing_is_done(client: httpx.Client, models_dir: Path, hot: str) -> None:
-    write_version(models_dir, hot, 1)
+def test_without_an_admin_key_nothing_is_done(client: httpx.Client, served_dir: Path, hot: str) -> None:
+    write_version(served_dir, hot, 1)
     for headers in ({"x": "y"}, {"authorization": "Bearer " + "w" * 20}, {"x-api-key": "short"}):
         refused = put(client, hot, **headers)
         assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
@@ -159,7 +159,7 @@ def test_what_is_needed_cannot_go(client: httpx.Client) -> None:
 def test_the_command_line_installs_and_rolls_back_in_the_running_server(
     client: httpx.Client,
     server: str,
-    models_dir: Path,
+    served_dir: Path,
     hot: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -168,14 +168,14 @@ def test_the_command_line_installs_and_rolls_back_in_the_running_server(
     texts = []
     for seed in (1, 2):
         save_tuned(tmp_path / str(seed), tiny_captioner(seed), "mle")
-        words = [str(tmp_path / str(seed)), "--id", hot, "--models-dir", str(models_dir), "--server", server]
+        words = [str(tmp_path / str(seed)), "--id", hot, "--models-dir", str(served_dir), "--server", server]
         assert cli.run(["models", "install", *words]) == 2  # without a key nothing is installed
         monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
         assert cli.run(["models", "install", *words]) == 0
         monkeypatch.delenv("LIMNER_ADMIN_KEY")
         texts.append(text_of(caption(client, hot)))
     assert texts[0] != texts[1]
-    where = ["--models-dir", str(models_dir)]
+    where = ["--models-dir", str(served_dir)]
     monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
     assert cli.run(["models", "rollback", hot, *where, "--server", server]) == 0
     assert f"{server} serves it" in capsys.readouterr().out

@@ -43,8 +43,8 @@ def test_ray_is_imported_by_the_deployments_and_what_starts_them_alone() -> None
         return any(name.partition(".")[0] == "ray" for name in names)
 
     found = {path.stem for path in (ROOT / "serving").rglob("*.py") if imports_ray(path)}
-    deployments = {"app", "captioner", "ingress", "ledger_deployment", "monitor", "replicas", "scorer"}
-    assert found == {*deployments, "local", "ray_data"}
+    deployments = {"app", "captioner", "ingress", "ledger_deployment", "monitor", "registry_deployment", "scorer"}
+    assert found == {*deployments, "autoscaling", "local", "ray_data", "replicas"}
 
 
 def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(client: httpx.Client) -> None:
@@ -60,7 +60,8 @@ def test_of_the_running_application_only_captioner_and_scorer_have_loaded_torch(
         )
         for process in replicas
     }
-    assert loaded == {"Captioner": True, "Ingress": False, "Ledger": False, "Monitor": False, "Scorer": True}
+    light = dict.fromkeys(("Ingress", "Ledger", "Monitor", "Registry"), False)
+    assert loaded == {"Captioner": True, "Scorer": True, **light}
 
 
 class Handle:
