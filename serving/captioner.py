@@ -21,7 +21,7 @@ from serving.args import AppArgs
 from serving.autoscaling import IMAGES_IN_HAND, InHand
 from serving.caption_watch import CaptionWatch
 from serving.logs import start_logging
-from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply, images_to_do
 from serving.model_changes import ModelChanges
 from serving.monitor import sender
 from serving.own_thread import in_own_thread
@@ -83,7 +83,7 @@ class Captioner:
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:
         """Captions of the images of one request, or why there are none."""
         try:
-            with self._in_hand.holding(_images(job)), job_times(self._spans, "caption", job) as times:
+            with self._in_hand.holding(images_to_do(job)), job_times(self._spans, "caption", job) as times:
                 reply = await self._engine.caption(job, times)
                 if times is not None:
                     times.reply = reply
@@ -95,7 +95,7 @@ class Captioner:
     async def score(self, job: ScoreJob) -> ScoreReply | LimnerError:
         """CLIPScores of given captions, or why there are none."""
         try:
-            with self._in_hand.holding(_images(job)), job_times(self._spans, "score", job) as times:
+            with self._in_hand.holding(images_to_do(job)), job_times(self._spans, "score", job) as times:
                 reply = await self._engine.score(job, times)
                 if times is not None:
                     times.reply = reply
@@ -158,10 +158,6 @@ def _warn_of_unseen_gpus() -> None:
             ", ".join(given),
             os.environ.get("CUDA_VISIBLE_DEVICES"),
         )
-
-
-def _images(job: CaptionJob | ScoreJob) -> int:
-    return sum(isinstance(data, bytes) for data in job.images)
 
 
 def _grey_png() -> bytes:

@@ -16,8 +16,9 @@ from models.feature_cache import FeatureCache, KnownPicture
 from models.images import ImageLimits, load_image
 from models.pipeline import CaptionPipeline
 from serving import metrics
+from serving.answers import Answer, timing
 from serving.args import AppArgs
-from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey, stages_ms
+from serving.batches import BatchRunner, CaptionKey, Outcome, Payload, ScoreKey
 from serving.errors import public_error
 from serving.messages import (
     CaptionedImage,
@@ -27,7 +28,7 @@ from serving.messages import (
     ScoredImage,
     ScoreJob,
     ScoreReply,
-    Timing,
+    images_to_do,
 )
 from serving.model_pool import LoadedModel, ModelPool
 from serving.payloads import caption_payload, score_payload
@@ -73,16 +74,6 @@ class _Opened:
     px: int
     """What it takes of the memory for decoded pixels."""
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What became of one image."""
-
-    outcome: Outcome = Outcome()
-    wait_s: float = 0.0
-    notes: tuple[str, ...] = ()
-    error: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +151,7 @@ class Engine:
                             each.outcome.captions, each.notes, None, job.fallback, fallback=True
                         )
                 answers += again
-        return CaptionReply(tuple(results), _timing(answers))
+        return CaptionReply(tuple(results), timing(answers))
 
     async def score(self, job: ScoreJob, times: JobTimes | None = None) -> ScoreReply:
         """CLIPScores, image by image. Takes and raises what ``caption`` does."""
@@ -180,7 +171,7 @@ class Engine:
     async def _accepted(self, job: CaptionJob | ScoreJob, times: JobTimes | None) -> AsyncIterator[_Accepted]:
         """Room in the queue and the time there is, for all that the job needs, the making of a mix included."""
         deadline = time.monotonic() + self._deadline_s
-        with self._scheduler.reserve(sum(isinstance(data, bytes) for data in job.images), job.model) as room:
+        with self._scheduler.reserve(images_to_do(job), job.model) as room:
             if isinstance(job, CaptionJob) and job.fallback is not None:
                 room.extend(1)  # a place that is held until a second pass is sure not to come: a drain waits for it
             try:
@@ -192,7 +183,7 @@ class Engine:
 
     async def _caption_at(
         self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], accepted: _Accepted
-    ) -> list[_Answer]:
+    ) -> list[Answer]:
         strategy = job.strategy
         rows = strategy.rows(strategy.candidates(job.num_captions) if job.rerank else job.num_captions)
         async with self._models.lease(job.model, point.coefficients) as pipeline:
@@ -229,21 +220,21 @@ class Engine:
         self._scheduler.close()
         self._openers.shutdown(wait=False, cancel_futures=True)
 
-    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], accepted: _Accepted) -> list[_Answer]:
+    async def _answer(self, job: CaptionJob | ScoreJob, asks: Sequence[_Ask], accepted: _Accepted) -> list[Answer]:
         return await asyncio.gather(*(self._answer_one(job, ask, accepted) for ask in asks))
 
-    async def _answer_one(self, job: CaptionJob | ScoreJob, ask: _Ask, accepted: _Accepted) -> _Answer:
+    async def _answer_one(self, job: CaptionJob | ScoreJob, ask: _Ask, accepted: _Accepted) -> Answer:
         """Never raises for what concerns this image only, so that its neighbours go on."""
         if isinstance(ask.data, Failure):
-            return _Answer(error=ask.data)
+            return Answer(error=ask.data)
         try:
             return await self._queue(job.model, ask, ask.data, accepted)
         except Exception as error:
             if not isinstance(error, LimnerError):
                 logger.exception("request %s: an image failed", job.request_id)
-            return _Answer(error=Failure(*public_error(error)))
+            return Answer(error=Failure(*public_error(error)))
 
-    async def _queue(self, model: str, ask: _Ask, data: bytes, accepted: _Accepted) -> _Answer:
+    async def _queue(self, model: str, ask: _Ask, data: bytes, accepted: _Accepted) -> Answer:
         taken_s = time.time()
         try:
             async with self._opening[model]:
@@ -267,7 +258,7 @@ class Engine:
         self._reporter.observe(metrics.STAGE_DURATION, done.wait_s, "queue")
         if accepted.times is not None:
             accepted.times.images.append(ImageTimes(taken_s, queued_s, done.wait_s, done.value.timing))
-        return _Answer(done.value, done.wait_s, opened.notes)
+        return Answer(done.value, done.wait_s, opened.notes)
 
     def _open(self, ask: _Ask, data: bytes) -> _Opened:
         """For a thread of its own."""
@@ -301,9 +292,3 @@ def _below(job: CaptionJob, results: Sequence[CaptionedImage]) -> list[int]:
 def _require_scorer(pipeline: CaptionPipeline) -> None:
     if pipeline.scorer_id is None:
         raise RequestError("unsupported_option", "score: this server runs without a scorer")
-
-
-def _timing(answers: Sequence[_Answer]) -> Timing:
-    stages = stages_ms([answer.outcome.timing for answer in answers])
-    waited_s = max((answer.wait_s for answer in answers), default=0.0)
-    return Timing(queue=waited_s * 1000, encode=stages.encode, decode=stages.decode, score=stages.score)

@@ -24,7 +24,7 @@ from serving.full_queues import FullQueues
 from serving.ledger_deployment import RayLedger
 from serving.listener import listening
 from serving.logs import start_logging
-from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply
+from serving.messages import CaptionJob, CaptionReply, ScoreJob, ScoreReply, images_to_do
 from serving.middleware.lost_clients import LostClients
 from serving.middleware.under_way import Count, UnderWay
 from serving.model_changes import ModelChanges
@@ -103,7 +103,7 @@ class RayBackend:
         return models
 
     async def _ask(self, method: str, job: CaptionJob | ScoreJob) -> Any:
-        images = sum(isinstance(data, bytes) for data in job.images)
+        images = images_to_do(job)
         job = with_trace(job)
         self._full.check(job.model, images)
         if not self._was_ready and not await self.ready():  # rather than let requests pile up behind a loading model

@@ -50,6 +50,11 @@ class ScoreJob:
     """As in ``CaptionJob``."""
 
 
+def images_to_do(job: CaptionJob | ScoreJob) -> int:
+    """How many images of a job came through: the others failed before."""
+    return sum(isinstance(data, bytes) for data in job.images)
+
+
 @dataclass(frozen=True)
 class CaptionedImage:
     """What came of one image."""

@@ -1,7 +1,7 @@
 """What passes took, and how many images the next one may hold so that it is over in time."""
 
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 _FIRST_ROOM = 4
 """Images of the first pass of a sort: enough to learn from, few enough for a model that needs seconds for one."""
@@ -17,6 +17,24 @@ class PassKind(NamedTuple):
     lane: str
     sort: Hashable
     rows: int
+
+    @classmethod
+    def of(cls, work: "Work") -> Self:
+        """Keys of one type with as many rows cost alike; a lane has too many keys to learn each."""
+        return cls(work.lane, type(work.key), work.rows)
+
+
+class Work(Protocol):
+    """One image, or several, that a pass is for."""
+
+    @property
+    def lane(self) -> str: ...
+
+    @property
+    def key(self) -> Hashable: ...
+
+    @property
+    def rows(self) -> int: ...
 
 
 class PassTimes:

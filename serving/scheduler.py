@@ -14,7 +14,7 @@ from models.errors import OverloadedError
 from serving.fair_queue import FairQueue
 from serving.pass_times import PassKind, PassTimes
 from serving.queue_room import QueueRoom
-from serving.turns import Done, P, R, Turn, WorkItem
+from serving.turns import Done, P, R, Turn, WorkItem, all_at_once
 
 __all__ = ["Done", "Reservation", "Scheduler", "WorkItem"]
 
@@ -58,7 +58,7 @@ class Scheduler(Generic[P, R]):
     ) -> None:
         if run_turn is None:
             assert run_batch is not None
-            run_turn = partial(_all_at_once, run_batch)
+            run_turn = partial(all_at_once, run_batch)
         self._run_turn = run_turn
         self._target_pass_s = target_pass_s
         self._fewest_joining = fewest_joining
@@ -217,7 +217,7 @@ class Scheduler(Generic[P, R]):
     def _most(self, work: WorkItem[P, R] | Turn[P, R]) -> int:
         """Items of the pass that begins with an item, or that may be under way in a turn."""
         rows = max(1, work.rows)
-        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(_kind(work))))
+        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(PassKind.of(work))))
 
     def _run(self, batch: list[WorkItem[P, R]], *, joinable: bool = True) -> None:
         turn = Turn(batch, self._timer, self._joining if joinable else None)
@@ -263,7 +263,7 @@ class Scheduler(Generic[P, R]):
         seconds, done, most = turn.take_account()
         self._waiting.charge(turn.lane, seconds)
         if done and not failed:
-            self._times.learn(_kind(turn), most, seconds * most / done)
+            self._times.learn(PassKind.of(turn), most, seconds * most / done)
 
 
 class Reservation(Generic[P, R]):
@@ -297,17 +297,3 @@ class Reservation(Generic[P, R]):
 
     def __exit__(self, *_exc: object) -> None:
         self.release(self._left)
-
-
-def _kind(work: WorkItem[P, R] | Turn[P, R]) -> PassKind:
-    """Keys of one type with as many rows cost alike; a lane has too many keys to learn each."""
-    return PassKind(work.lane, type(work.key), work.rows)
-
-
-def _all_at_once(run_batch: Callable[[Hashable, list[P]], Sequence[R]], turn: Turn[P, R]) -> None:
-    payloads = turn.payloads
-    results = run_batch(turn.key, payloads)
-    if len(results) != len(payloads):
-        raise RuntimeError(f"{len(results)} results for a batch of {len(payloads)}")
-    for number, result in enumerate(results):
-        turn.finish(number, result)

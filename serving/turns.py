@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -123,3 +123,13 @@ class Turn(Generic[P, R]):
     def _release(self, number: int) -> WorkItem[P, R]:
         del self._waited_s[number]
         return self.under_way.pop(number)
+
+
+def all_at_once(run_batch: Callable[[Hashable, list[P]], Sequence[R]], turn: Turn[P, R]) -> None:
+    """Run a turn as one batch, which nobody joins."""
+    payloads = turn.payloads
+    results = run_batch(turn.key, payloads)
+    if len(results) != len(payloads):
+        raise RuntimeError(f"{len(results)} results for a batch of {len(payloads)}")
+    for number, result in enumerate(results):
+        turn.finish(number, result)

@@ -90,5 +90,11 @@ needs_nginx = Requirement(
     "no `nginx` or no `curl` on the PATH (Debian: apt-get install nginx curl)",
     True,
 )
+needs_systemd = Requirement(
+    "systemd",
+    lambda: shutil.which("systemd-analyze") is not None,
+    "no `systemd-analyze` on the PATH (Debian: apt-get install systemd)",
+    True,
+)
 needs_mount = Requirement("mount", may_mount, "this user may not mount disks", False)
 needs_gpu = Requirement("gpu", _has_gpu, "no CUDA device", False)

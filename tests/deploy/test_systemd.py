@@ -22,6 +22,7 @@ from tests.deploy.operations import OPERATIONS, run_block
 from tests.deploy.unit import UNIT, read_unit, with_specifiers
 from tests.serving.conftest import free_port
 from tests.serving.support import png
+from tests.support import needs_systemd
 
 ROOT = Path(__file__).parents[2]
 TEXT = UNIT.read_text("utf-8")
@@ -38,13 +39,13 @@ def verify(text: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no `systemd-analyze` on the PATH")
+@needs_systemd
 def test_systemd_takes_it(tmp_path: Path) -> None:
     assert verify(TEXT, tmp_path) == ""
     assert "Protect" in verify(TEXT.replace("ProtectSystem=", "ProtectSystems="), tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no `systemd-analyze` on the PATH")
+@needs_systemd
 def test_systemd_takes_what_the_guide_adds(tmp_path: Path) -> None:
     lines = re.findall(r"^\| [^|]+ \| `(\w+=[^`]+)`", OPERATIONS.read_text("utf-8"), re.MULTILINE)
     assert len(lines) >= 4
