@@ -96,11 +96,9 @@ def test_every_request_is_one_trace_through_both_processes(scene: Scene) -> None
     assert {each.name for each in stages} == set(STAGES)
     assert children(job, spans) == stages
     assert all(each.within(job) for each in stages)
-    by_part: dict[str, SpanSeen] = {}
-    for each in stages:
-        by_part.setdefault(each.name, each)
-    times = [by_part[name] for name in STAGES]
-    assert all(before.end_ns <= after.start_ns + 1 for before, after in zip(times, times[1:], strict=False))
+    for each in stages:  # one begins where the one before it ended; two images may have had a turn each
+        before = [other for other in stages if STAGES.index(other.name) == STAGES.index(each.name) - 1]
+        assert each.name == STAGES[0] or any(abs(other.end_ns - each.start_ns) <= 1 for other in before)
     services = {each.service["service.instance.id"] for each in (request, job)}
     assert len(services) == 2  # the ingress and the captioner
     assert {each.service["service.name"] for each in spans} == {"limner"}
