@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.blip import pictures as made
 from benchmarks.gpu_models import Setup, on_device
-from models.caption_session import Ask
+from models.caption_session import Ask, Manner
 from models.card import WeightsCard
 from models.decoding import parse_decode
 from models.decoding.strategy import Strategy
@@ -51,8 +51,8 @@ def measure(setup: Setup, *, waiting: int, pictures: int) -> list[tuple[str, flo
 def _batched(pipeline: CaptionPipeline, strategy: Strategy, pixels: Tensor, pictures: int) -> float:
     began = time.perf_counter()
     for first in range(0, pictures, len(pixels)):
-        asks = [Ask(None, one, seed=first + number) for number, one in enumerate(pixels)]
-        pipeline.caption_asks(asks, strategy)
+        asks = [Ask(Manner(strategy), None, one, seed=first + number) for number, one in enumerate(pixels)]
+        pipeline.caption_asks(asks)
     return pictures / (time.perf_counter() - began)
 
 
@@ -63,13 +63,13 @@ def _scheduled(pipeline: CaptionPipeline, strategy: Strategy, pixels: Tensor, wa
         max_batch_images=waiting,
         max_batch_rows=4 * waiting,
     )
-    key = CaptionKey("random", pipeline, strategy.group_key(), 1, False)
+    key = CaptionKey("random", pipeline)
     places = threading.Semaphore(2 * waiting)  # as many wait as are under way
     futures: list[Future[Done[Outcome]]] = []
     began = time.perf_counter()
     for number in range(pictures):
         places.acquire()
-        payload = Payload(None, pipeline, strategy, number, pixels=pixels[number % len(pixels)])
+        payload = Payload(None, pipeline, Manner(strategy), number, pixels=pixels[number % len(pixels)])
         with scheduler.reserve(1) as room:
             future = room.submit(WorkItem(key, payload))
         future.add_done_callback(lambda _: places.release())

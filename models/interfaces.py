@@ -77,7 +77,8 @@ class Captioner(Protocol):
     family: ClassVar[str]
     capabilities: frozenset[str]
     """Any of ``prompt`` (accepts a text prompt), ``null_memory`` (can decode without the picture), ``packing`` (a row
-    of the teacher-forced pass may hold several captions), ``joining`` (states can be merged between steps)."""
+    of the teacher-forced pass may hold several captions), ``joining`` (states can be merged between steps),
+    ``shared_steps`` (several states can take a step together)."""
     vocab_size: int
     start_id: int
     end_id: int
@@ -103,6 +104,10 @@ class Captioner(Protocol):
 
     def step(self, state: DecodeState, tokens: torch.Tensor) -> torch.Tensor:
         """Logits (R, V) after appending ``tokens`` (R,) to the rows; ``state`` is changed in place."""
+
+    def step_together(self, states: Sequence[DecodeState], tokens: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What ``step`` gives for each of several states, which may have different numbers of rows per image and be of
+        any age: one product with each weight for all their rows. Only of families with ``shared_steps``."""
 
     def reorder(self, state: DecodeState, rows: torch.Tensor) -> None:
         """Replace row r by the old row ``rows[r]``; ``rows`` (R',) may be longer than R to widen the rows of each

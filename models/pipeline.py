@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL.Image import Image
 
-from models.caption_session import Ask, CaptionSession, Company
+from models.caption_session import Ask, CaptionSession, Company, Manner
 from models.card import ArithmeticCard, WeightsCard
 from models.catalog import CaptionerEntry, find_captioner
 from models.decoding.strategy import Strategy
@@ -103,27 +103,20 @@ class CaptionPipeline:
         if any(wanted) and self.scorer is None:
             raise RequestError("unsupported_option", "score: no scorer is loaded")
         columns = zip(images, seeds or [None] * count, prompts or [""] * count, wanted, strict=True)
-        asks = [Ask(image, seed=seed, prompt=prompt, score=scored) for image, seed, prompt, scored in columns]
-        return self.caption_asks(asks, strategy, num_captions=num_captions, rerank=rerank)
+        manner = Manner(strategy, num_captions, rerank)
+        asks = [Ask(manner, image, seed=seed, prompt=prompt, score=scored) for image, seed, prompt, scored in columns]
+        return self.caption_asks(asks)
 
     @torch.inference_mode()
-    def caption_asks(
-        self,
-        asks: Sequence[Ask],
-        strategy: Strategy,
-        *,
-        num_captions: int = 1,
-        rerank: bool = False,
-        company: Company | None = None,
-    ) -> PipelineResult:
-        """As ``caption``, of pictures that may be prepared already.
+    def caption_asks(self, asks: Sequence[Ask], company: Company | None = None) -> PipelineResult:
+        """As ``caption``, of pictures that may be prepared already and wanted each in its own manner.
 
         Args:
             company: others that join between steps; it is also told what became of these pictures, as soon as each is
                 done. The result holds these pictures only, without captions for those that left.
         """
         count = len(asks)
-        session = CaptionSession(self, strategy, num_captions=num_captions, rerank=rerank)
+        session = CaptionSession(self)
         if not asks:
             return PipelineResult([], {"score": 0.0})
         encode_ms = session.add(asks)

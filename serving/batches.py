@@ -1,14 +1,13 @@
 """The work on images of different requests that share a turn of a model. Runs on the scheduler's thread."""
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from PIL.Image import Image
 
-from models.caption_session import Ask, Captioned
-from models.decoding.strategy import Strategy
+from models.caption_session import Ask, Captioned, Manner
 from models.interfaces import Caption
 from models.pipeline import CaptionPipeline
 from serving import metrics
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CaptionKey:
-    """Images of equal key may be captioned together; seeds and scoring are each image's own."""
+    """Images of equal key may be captioned together, each in its own manner."""
 
     model: str
     pipeline: CaptionPipeline
     """The model at one point of its weight space, in one version: each is equal to itself alone."""
-    group: Hashable
-    num_captions: int
-    rerank: bool
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,8 @@ class Payload:
     """None: its features are known, and nothing else of it is needed."""
     pipeline: CaptionPipeline
     """The same for all of one key."""
-    strategy: Strategy | None = None
+    manner: Manner | None = None
+    """None: scores of given captions."""
     seed: int | None = None
     score: bool = False
     captions: tuple[str, ...] = ()
@@ -110,12 +107,9 @@ class BatchRunner:
 
     def _caption(self, key: CaptionKey, turn: Turn[Payload, Outcome]) -> None:
         payloads = turn.payloads
-        strategy, pipeline = payloads[0].strategy, payloads[0].pipeline
-        assert strategy is not None
-        company = _Company(turn, self._turns, self._reporter, (key.model, strategy.name))
+        company = _Company(turn, self._turns, self._reporter, key.model)
         company.report_part(len(payloads))
-        asks = [_ask(payload) for payload in payloads]
-        pipeline.caption_asks(asks, strategy, num_captions=key.num_captions, rerank=key.rerank, company=company)
+        key.pipeline.caption_asks([_ask(payload) for payload in payloads], company)
         company.report_decoding()
 
     def _score(self, turn: Turn[Payload, Outcome]) -> None:
@@ -131,7 +125,9 @@ class BatchRunner:
 
 
 def _ask(payload: Payload) -> Ask:
+    assert payload.manner is not None
     return Ask(
+        payload.manner,
         payload.image,
         payload.pixels,
         payload.features,
@@ -144,8 +140,8 @@ def _ask(payload: Payload) -> Ask:
 class _Company:
     """The images of a turn as a pipeline asks for them (``models.caption_session.Company``)."""
 
-    def __init__(self, turn: Turn[Payload, Outcome], number: int, reporter: Reporter, labels: tuple[str, str]) -> None:
-        self._turn, self._number, self._reporter, self._labels = turn, number, reporter, labels
+    def __init__(self, turn: Turn[Payload, Outcome], number: int, reporter: Reporter, model: str) -> None:
+        self._turn, self._number, self._reporter, self._model = turn, number, reporter, model
         self._parts: set[int] = set()
         self._scored_ms = self._decode_ms = 0.0
 
@@ -167,7 +163,9 @@ class _Company:
             self._scored_ms = result.score_ms
             self._observe("score", result.score_ms)
         self._decode_ms = max(self._decode_ms, result.decode_ms)
-        self._reporter.count(metrics.CAPTIONS, *self._labels, amount=len(result.captions))
+        manner = self._turn.under_way[number].payload.manner
+        assert manner is not None
+        self._reporter.count(metrics.CAPTIONS, self._model, manner.strategy.name, amount=len(result.captions))
         self._turn.finish(number, Outcome(captions=result.captions, timing=timing))
 
     def report_part(self, images: int) -> None:

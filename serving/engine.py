@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from models.caption_session import Manner
 from models.errors import ImageError, LimnerError, OverloadedError, RequestError
 from models.feature_cache import FeatureCache, KnownPicture
 from models.images import ImageLimits, load_image
@@ -184,17 +185,16 @@ class Engine:
     async def _caption_at(
         self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], accepted: _Accepted
     ) -> list[Answer]:
-        strategy = job.strategy
-        rows = strategy.rows(strategy.candidates(job.num_captions) if job.rerank else job.num_captions)
+        manner = Manner(job.strategy, job.num_captions, job.rerank)
         async with self._models.lease(job.model, point.coefficients) as pipeline:
-            key = CaptionKey(job.model, pipeline, strategy.group_key(), job.num_captions, job.rerank)
+            key = CaptionKey(job.model, pipeline)
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None
             score = needed or (has_scorer if job.score is None else job.score)
             encoder = pipeline.encoder_key if self._keeps_features else None
-            payload = partial(caption_payload, pipeline, strategy, score)
+            payload = partial(caption_payload, pipeline, manner, score)
             draft_px = self._draft_px(pipeline)
-            asks = [_Ask(data, key, rows, payload, encoder, score, draft_px) for data in images]
+            asks = [_Ask(data, key, manner.rows, payload, encoder, score, draft_px) for data in images]
             return await self._answer(job, asks, accepted)
 
     def put_model(self, model: str, loaded: LoadedModel) -> None:

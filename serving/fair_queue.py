@@ -19,6 +19,10 @@ class Queued(Protocol):
 Q = TypeVar("Q", bound=Queued)
 
 
+Choose = Callable[[list[Q]], list[Q]]
+"""Those that are taken of what waits with one key, oldest first."""
+
+
 @dataclass(eq=False)
 class _Lane(Generic[Q]):
     items: deque[Q] = field(default_factory=deque)
@@ -26,13 +30,12 @@ class _Lane(Generic[Q]):
     turn: int = 0
     """The number of its last turn: of lanes that used as much, the one that waits longest is next."""
 
-    def take(self, key: Hashable, most: int) -> list[Q]:
-        taken: list[Q] = []
-        others: deque[Q] = deque()
-        for item in self.items:
-            (taken if item.key == key and len(taken) < most else others).append(item)
-        self.items = others
-        return taken
+    def take(self, key: Hashable, choose: Choose[Q]) -> list[Q]:
+        chosen = choose([item for item in self.items if item.key == key])
+        gone = set(map(id, chosen))
+        if gone:
+            self.items = deque(item for item in self.items if id(item) not in gone)
+        return chosen
 
 
 class FairQueue(Generic[Q]):
@@ -77,8 +80,8 @@ class FairQueue(Generic[Q]):
         items.remove(item)
         return True
 
-    def take(self, room: Callable[[Q], int]) -> list[Q]:
-        """The oldest item of the lane whose turn it is and those of its key, at most ``room(oldest)`` in all.
+    def take(self, choose: Choose[Q]) -> list[Q]:
+        """What ``choose`` takes of the lane whose turn it is, of the oldest item and those of its key.
 
         There must be one; the order of the others is kept.
         """
@@ -88,16 +91,11 @@ class FairQueue(Generic[Q]):
         self._now_s = lane.used_s
         self._turns += 1
         lane.turn = self._turns
-        head = lane.items[0]
-        return lane.take(head.key, room(head))
+        return lane.take(lane.items[0].key, choose)
 
-    def take_alike(self, lane: str, key: Hashable, most: int) -> list[Q]:
-        """The oldest items of a key, at most ``most``, for a turn of their lane that is under way."""
-        return self._lanes[lane].take(key, most)
-
-    def count_alike(self, lane: str, key: Hashable) -> int:
-        """How many items of a key wait in its lane."""
-        return sum(item.key == key for item in self._lanes[lane].items)
+    def take_alike(self, lane: str, key: Hashable, choose: Choose[Q]) -> list[Q]:
+        """What ``choose`` takes of a key's items, for a turn of their lane that is under way."""
+        return self._lanes[lane].take(key, choose)
 
     def charge(self, lane: str, seconds: float) -> None:
         """Count the time of a pass against the lane that it ran for."""

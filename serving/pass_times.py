@@ -1,7 +1,8 @@
 """What passes took, and how many images the next one may hold so that it is over in time."""
 
+import math
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 _FIRST_ROOM = 4
 """Images of the first pass of a sort: enough to learn from, few enough for a model that needs seconds for one."""
@@ -17,15 +18,17 @@ class PassKind(NamedTuple):
     lane: str
     sort: Hashable
     rows: int
+    """Of an image, in the mean of those that share the pass, rounded up."""
 
     @classmethod
-    def of(cls, work: "Work") -> Self:
-        """Keys of one type with as many rows cost alike; a lane has too many keys to learn each."""
-        return cls(work.lane, type(work.key), work.rows)
+    def of(cls, work: "Work", images: int, rows: int) -> Self:
+        """That of ``images`` with so many rows in all. Keys of one type with as many rows an image cost alike; a lane
+        has too many keys to learn each."""
+        return cls(work.lane, type(work.key), -(-rows // images))
 
 
 class Work(Protocol):
-    """One image, or several, that a pass is for."""
+    """What a pass is for."""
 
     @property
     def lane(self) -> str: ...
@@ -33,8 +36,15 @@ class Work(Protocol):
     @property
     def key(self) -> Hashable: ...
 
+
+class Item(Work, Protocol):
+    """One image."""
+
     @property
     def rows(self) -> int: ...
+
+
+One = TypeVar("One", bound=Item)
 
 
 class PassTimes:
@@ -46,9 +56,9 @@ class PassTimes:
     now and then: a slow moment does not keep passes small for ever. Not for several threads.
     """
 
-    def __init__(self, target_s: float, max_images: int) -> None:
+    def __init__(self, target_s: float, max_images: int, max_rows: float = math.inf) -> None:
         self._target_s = target_s
-        self._max_images = max_images
+        self._max_images, self._max_rows = max_images, max_rows
         self._top = _size(max_images)
         self._times: dict[PassKind, dict[int, float]] = {}
         self._learned = 0
@@ -71,6 +81,15 @@ class PassTimes:
         if size == max(times) and size < self._top:
             size += 1  # try it
         return min(1 << size, self._max_images)
+
+    def fitting(self, alike: list[One], images: int = 0, rows: int = 0) -> list[One]:
+        """The first of ``alike`` that fit into one pass, beside so many images with so many rows; one alone always
+        fits. Nobody overtakes: who needs many rows would wait for ever."""
+        for place, item in enumerate(alike):
+            images, rows = images + 1, rows + item.rows
+            if images > 1 and (rows > self._max_rows or images > self.room(PassKind.of(item, images, rows))):
+                return alike[:place]
+        return alike
 
     def learn(self, kind: PassKind, images: int, seconds: float) -> None:
         """Take in what a pass took that succeeded."""

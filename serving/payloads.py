@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PIL.Image import Image
 
-from models.decoding.strategy import Strategy
+from models.caption_session import Manner
 from models.pipeline import CaptionPipeline
 from serving.batches import Payload
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def caption_payload(
     pipeline: CaptionPipeline,
-    strategy: Strategy,
+    manner: Manner,
     score: bool,
     image: Image | None,
     features: "torch.Tensor | None",
@@ -24,9 +24,9 @@ def caption_payload(
 ) -> Payload:
     """The image with its pixels, where it is to be encoded."""
     # Always a number: in a batch of several requests, None would stand for the first one's seed.
-    seed = random.getrandbits(63) if strategy.seed is None else strategy.seed
+    seed = random.getrandbits(63) if manner.strategy.seed is None else manner.strategy.seed
     pixels = pipeline.captioner.preprocess(image) if features is None and image is not None else None
-    return Payload(image, pipeline, strategy, seed, score, (), pixels, features, remember)
+    return Payload(image, pipeline, manner, seed, score, (), pixels, features, remember)
 
 
 def score_payload(pipeline: CaptionPipeline, captions: tuple[str, ...], image: Image, *_: object) -> Payload:

@@ -26,10 +26,10 @@ _FULL_SHARE = 1 / 8
 
 
 class Scheduler(Generic[P, R]):
-    """Runs ``run_batch(key, payloads)`` on its own thread: lanes in fair turns, a lane's oldest item first, with every
-    waiting item of the same key that fits into ``target_pass_s``. ``run_batch`` returns one result per payload; an
-    exception fails its batch only, and a batch of several is then repeated item by item, so that one poisonous image
-    fails alone.
+    """Runs ``run_batch(key, payloads)`` on its own thread: lanes in fair turns, a lane's oldest item first, with those
+    of the same key, oldest first, that fit into ``target_pass_s`` and ``max_batch_rows``. ``run_batch`` returns one
+    result per payload; an exception fails its batch only, and a batch of several is then repeated item by item, so that
+    one poisonous image fails alone.
 
     ``run_turn``, where given, runs in place of ``run_batch``: it gets the turn itself, tells each result as soon as it
     is there, and may ask between steps who joins. Images join for as long as others are under way, but only in the
@@ -62,14 +62,12 @@ class Scheduler(Generic[P, R]):
         self._run_turn = run_turn
         self._target_pass_s = target_pass_s
         self._fewest_joining = fewest_joining
-        self._max_batch_images = max_batch_images
-        self._max_batch_rows = max_batch_rows
         self._timer = timer
         self._on_queue_change = on_queue_change
         self._changed = threading.Condition()
         self._room = QueueRoom(max_queue_images, lanes, largest_request)
         self._waiting: FairQueue[WorkItem[P, R]] = FairQueue(lanes)
-        self._times = PassTimes(target_pass_s, max_batch_images)
+        self._times = PassTimes(target_pass_s, max_batch_images, max_batch_rows)
         self._running_images = 0
         self._running_lane: str | None = None
         self._closing = False
@@ -206,18 +204,13 @@ class Scheduler(Generic[P, R]):
                 self._changed.wait_for(lambda: len(self._waiting) or (self._closing and not self._room.held))
                 if not len(self._waiting):
                     return None
-                picked = self._waiting.take(self._most)
+                picked = self._waiting.take(self._times.fitting)
                 self._room.give_back(picked[0].lane, len(picked))
                 self._running_images, self._running_lane = len(picked), picked[0].lane
                 self._notify()
             batch = [item for item in picked if item.start()]  # outside the lock: futures call back
             if batch:
                 return batch
-
-    def _most(self, work: WorkItem[P, R] | Turn[P, R]) -> int:
-        """Items of the pass that begins with an item, or that may be under way in a turn."""
-        rows = max(1, work.rows)
-        return max(1, min(self._max_batch_images, self._max_batch_rows // rows, self._times.room(PassKind.of(work))))
 
     def _run(self, batch: list[WorkItem[P, R]], *, joinable: bool = True) -> None:
         turn = Turn(batch, self._timer, self._joining if joinable else None)
@@ -242,17 +235,19 @@ class Scheduler(Generic[P, R]):
 
     def _joining(self, turn: Turn[P, R]) -> list[WorkItem[P, R]]:
         """Who joins a turn now."""
-        under_way = len(turn.under_way)
+
+        def choose(alike: list[WorkItem[P, R]]) -> list[WorkItem[P, R]]:
+            if len(alike) < len(self._waiting) and turn.age_s > self._target_pass_s / 2:
+                return []
+            fitting = self._times.fitting(alike, len(turn.under_way), turn.rows_under_way)
+            return fitting if len(fitting) >= min(self._fewest_joining, len(turn.under_way)) else []
+
         with self._changed:
             if turn.seconds > self._target_pass_s:  # a turn may go on as long as somebody joins
                 self._take_account(turn)
-            alike = self._waiting.count_alike(turn.lane, turn.key)
-            if not alike or (alike < len(self._waiting) and turn.age_s > self._target_pass_s / 2):
+            picked = self._waiting.take_alike(turn.lane, turn.key, choose)
+            if not picked:
                 return []
-            most = min(self._most(turn) - under_way, alike)
-            if most < min(self._fewest_joining, under_way):
-                return []
-            picked = self._waiting.take_alike(turn.lane, turn.key, most)
             self._room.give_back(turn.lane, len(picked))
             self._running_images += len(picked)
             self._notify()
@@ -260,10 +255,11 @@ class Scheduler(Generic[P, R]):
 
     def _take_account(self, turn: Turn[P, R], *, failed: bool = False) -> None:
         """Take in what the turn took since the last time, as if a pass of all that were under way at a time."""
-        seconds, done, most = turn.take_account()
-        self._waiting.charge(turn.lane, seconds)
-        if done and not failed:
-            self._times.learn(PassKind.of(turn), most, seconds * most / done)
+        account = turn.take_account()
+        self._waiting.charge(turn.lane, account.seconds)
+        if account.done and not failed:
+            kind = PassKind.of(turn, account.images, account.rows)
+            self._times.learn(kind, account.images, account.seconds * account.images / account.done)
 
 
 class Reservation(Generic[P, R]):

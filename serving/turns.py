@@ -21,6 +21,19 @@ class Done(Generic[R]):
     wait_s: float
 
 
+@dataclass(frozen=True)
+class Account:
+    """What a turn did for a while."""
+
+    seconds: float
+    done: int
+    """Images that left."""
+    images: int
+    """Those under way when there were most."""
+    rows: int
+    """Theirs, in all."""
+
+
 @dataclass(eq=False)
 class WorkItem(Generic[P, R]):
     """One image of one request. Items of equal ``key`` may share a forward pass; ``rows`` is what one costs in it;
@@ -59,19 +72,24 @@ class Turn(Generic[P, R]):
     ) -> None:
         """``join`` gives those who join now; None: nobody ever does."""
         self._join, self._timer = join, timer
-        self.key, self.rows, self.lane = batch[0].key, batch[0].rows, batch[0].lane
+        self.key, self.lane = batch[0].key, batch[0].lane
         self.under_way: dict[int, WorkItem[P, R]] = {}
         self.images = 0
         """All that ever took part."""
         self._waited_s: dict[int, float] = {}
         self._began = self._accounted = timer()
-        self._done = self._most = 0
+        self._done = self._most = self._most_rows = 0
         self._take_in(batch)
 
     @property
     def payloads(self) -> list[P]:
         """Of those under way."""
         return [item.payload for item in self.under_way.values()]
+
+    @property
+    def rows_under_way(self) -> int:
+        """What those under way cost in a pass."""
+        return sum(item.rows for item in self.under_way.values())
 
     @property
     def age_s(self) -> float:
@@ -106,11 +124,12 @@ class Turn(Generic[P, R]):
         self._release(number).future.set_result(Done(result, waited_s))
         self._done += 1
 
-    def take_account(self) -> tuple[float, int, int]:
-        """Seconds and images done since the last time, and how many were under way together at most."""
-        taken = (self.seconds, self._done, self._most)
-        self._accounted, self._done, self._most = self._timer(), 0, len(self.under_way)
-        return taken
+    def take_account(self) -> Account:
+        """What was done since the last time."""
+        account = Account(self.seconds, self._done, self._most, self._most_rows)
+        self._accounted, self._done = self._timer(), 0
+        self._most, self._most_rows = len(self.under_way), self.rows_under_way
+        return account
 
     def _take_in(self, items: list[WorkItem[P, R]]) -> None:
         now = time.monotonic()
@@ -118,7 +137,8 @@ class Turn(Generic[P, R]):
             self.under_way[number] = item
             self._waited_s[number] = now - item.submitted
         self.images += len(items)
-        self._most = max(self._most, len(self.under_way))
+        if len(self.under_way) > self._most:
+            self._most, self._most_rows = len(self.under_way), self.rows_under_way
 
     def _release(self, number: int) -> WorkItem[P, R]:
         del self._waited_s[number]

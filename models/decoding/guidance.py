@@ -1,5 +1,6 @@
 """Classifier-free guidance (Kornblith et al. 2023, "Guiding Image Captioning Models Toward More Specific Captions")."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -50,12 +51,23 @@ class GuidedRows:
         for state in self._states:
             self._captioner.reorder(state, rows)
 
-    def step(self, tokens: Tensor) -> Tensor:
-        """fp32 logits (R, V) after appending ``tokens`` (R,) to the rows."""
-        return self._guided(*(self._captioner.step(state, tokens) for state in self._states))
+    @staticmethod
+    def step(decoders: Sequence["GuidedRows"], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """fp32 logits (R, V) of each of several, all of one captioner, after appending its ``tokens`` (R,) to its
+        rows."""
+        states = [state for decoder in decoders for state in decoder._states]
+        appended = [own for decoder, own in zip(decoders, tokens, strict=True) for _ in decoder._states]
+        found = iter(_step(decoders[0]._captioner, states, appended))
+        return [decoder._guided(*[next(found) for _ in decoder._states]) for decoder in decoders]
 
     def _guided(self, logits: Tensor, *null_logits: Tensor) -> Tensor:
         return guide(logits.float(), null_logits[0].float(), self._guidance) if null_logits else logits.float()
+
+
+def _step(captioner: Captioner, states: Sequence[DecodeState], tokens: Sequence[Tensor]) -> Sequence[Tensor]:
+    if len(states) > 1 and "shared_steps" in captioner.capabilities:
+        return captioner.step_together(states, tokens)
+    return [captioner.step(state, each) for state, each in zip(states, tokens, strict=True)]
 
 
 def guide(logits: Tensor, null_logits: Tensor, guidance: float) -> Tensor:

@@ -89,10 +89,13 @@ class DecodeSession:
         self._added += batch
         return numbers
 
-    @torch.no_grad()
     def step(self) -> dict[int, list[Hypothesis]]:
         """One token more for every image; the ``num_captions`` best captions, best first, of those that are done, which
         leave. Fewer only where a tiny vocabulary or the options leave no more different ones."""
+        return step_together([self])[0]
+
+    def _advance(self) -> tuple[dict[int, list[Hypothesis]], Tensor]:
+        """Those that are done, which leave, and the next tokens (R,) of the others' rows, which are in order."""
         search, logits = self._search, self._logits
         assert search is not None and logits is not None
         tokens, parents = search.advance(logits)
@@ -111,11 +114,9 @@ class DecodeSession:
             if parents is not None:
                 first = rows_of(torch.arange(len(kept), device=kept.device), self._rows) // self._rows * self._rows
                 parents = parents[chosen] % self._rows + first
-        if self._images:
-            if parents is not None:
-                self._decoder.reorder(parents)
-            self._logits = self._decoder.step(tokens)
-        return done
+        if self._images and parents is not None:
+            self._decoder.reorder(parents)
+        return done, tokens
 
     @torch.no_grad()
     def drop(self, images: Collection[int]) -> None:
@@ -138,3 +139,16 @@ class DecodeSession:
         else:
             self._search = self._logits = None
         return kept
+
+
+@torch.no_grad()
+def step_together(sessions: Sequence[DecodeSession]) -> list[dict[int, list[Hypothesis]]]:
+    """``DecodeSession.step`` of several sessions of one captioner, none of them empty: a family that can
+    (``shared_steps``) computes the rows of all in one pass, whatever their strategies."""
+    advanced = [session._advance() for session in sessions]
+    going = [(session, tokens) for session, (_, tokens) in zip(sessions, advanced, strict=True) if session.images]
+    if going:
+        logits = GuidedRows.step([session._decoder for session, _ in going], [tokens for _, tokens in going])
+        for (session, _), own in zip(going, logits, strict=True):
+            session._logits = own
+    return [done for done, _ in advanced]

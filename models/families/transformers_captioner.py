@@ -39,7 +39,7 @@ class TransformersCaptioner(TorchCaptioner, ABC):
     asked for, while training, and with ``fused = False``. The two give the same fp32 captions.
     """
 
-    capabilities = frozenset({"prompt", "joining"})
+    capabilities = frozenset({"prompt", "joining", "shared_steps"})
     model_class: ClassVar[type[PreTrainedModel]]
     model_type: ClassVar[str]
     pad_id: int
@@ -147,6 +147,11 @@ class TransformersCaptioner(TorchCaptioner, ABC):
         if mask is not None:
             state.extra["mask"] = torch.cat((mask, mask.new_ones(len(mask), 1)), dim=1)
         return self._append(state, tokens.unsqueeze(1))
+
+    def step_together(self, states: Sequence[DecodeState], tokens: Sequence[Tensor]) -> list[Tensor]:
+        if all(isinstance(state.cache, Rows) for state in states):
+            return fused_decoding.append_together(states, [each.unsqueeze(1) for each in tokens])
+        return [self.step(state, each) for state, each in zip(states, tokens, strict=True)]
 
     def reorder(self, state: DecodeState, rows: Tensor) -> None:
         if isinstance(state.cache, Rows):

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import pytest
 from PIL import Image
 
-from models.caption_session import Ask, Captioned
+from models.caption_session import Ask, Captioned, Manner
 from models.decoding import parse_decode
 from models.pipeline import CaptionPipeline, load_pipeline
 from tests.models.families.tiny_models import images
 from tests.tiny_scorer import write_tiny_scorer
 
 SAMPLE = parse_decode({"name": "sample", "options": {"temperature": 1.3}})
+MANNER = Manner(SAMPLE)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +55,9 @@ def alone(pipeline: CaptionPipeline, picture: Image.Image, seed: int, score: boo
 
 def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
     pictures = images(11)
-    guests = Guests([Ask(picture, seed=seed) for seed, picture in enumerate(pictures[4:], 4)], gone=[1])
-    mine = [Ask(picture, seed=seed) for seed, picture in enumerate(pictures[:4])]
-    own = pipeline.caption_asks(mine, SAMPLE, company=guests)
+    guests = Guests([Ask(MANNER, picture, seed=seed) for seed, picture in enumerate(pictures[4:], 4)], gone=[1])
+    mine = [Ask(MANNER, picture, seed=seed) for seed, picture in enumerate(pictures[:4])]
+    own = pipeline.caption_asks(mine, guests)
     assert sorted(guests.results) == [0, 2, 3, *range(4, 11)]
     for number, result in guests.results.items():
         assert result.captions[0].text == alone(pipeline, pictures[number], number)[0]
@@ -69,9 +70,11 @@ def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
 
 def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:
     pictures = images(14)
-    guests = Guests([Ask(picture, seed=seed, score=seed % 2 == 0) for seed, picture in enumerate(pictures[2:], 2)])
-    mine = [Ask(picture, seed=seed, score=seed == 0) for seed, picture in enumerate(pictures[:2])]
-    pipeline.caption_asks(mine, SAMPLE, company=guests)
+    guests = Guests(
+        [Ask(MANNER, picture, seed=seed, score=seed % 2 == 0) for seed, picture in enumerate(pictures[2:], 2)]
+    )
+    mine = [Ask(MANNER, picture, seed=seed, score=seed == 0) for seed, picture in enumerate(pictures[:2])]
+    pipeline.caption_asks(mine, guests)
     assert sorted(guests.results) == list(range(14))
     for number, result in guests.results.items():
         (caption,) = result.captions
@@ -83,6 +86,6 @@ def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:
 
 def test_pixels_that_are_ready_are_taken(pipeline: CaptionPipeline) -> None:
     red, blue = (Image.new("RGB", (20, 20), colour) for colour in ("red", "blue"))
-    asks = [Ask(blue, pipeline.captioner.preprocess(red), seed=1), Ask(blue, seed=1)]
-    found = pipeline.caption_asks(asks, SAMPLE).captions
+    asks = [Ask(MANNER, blue, pipeline.captioner.preprocess(red), seed=1), Ask(MANNER, blue, seed=1)]
+    found = pipeline.caption_asks(asks).captions
     assert found == pipeline.caption([red, blue], SAMPLE, seeds=[1, 1]).captions

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.caption_session import Ask
+from models.caption_session import Ask, Manner
 from models.catalog import DEFAULT_MODEL, find_captioner, list_models
 from models.decoding import parse_decode
 from models.families.fake import FakeCaptioner
@@ -90,19 +90,22 @@ def test_a_captioner_without_features_has_no_key() -> None:
 @needs_bundled
 def test_captions_from_known_features_are_the_same_and_nothing_is_encoded() -> None:
     pipeline = load_pipeline("concise", scorer=None, device="cpu")
-    strategy, pictures = parse_decode(None, pipeline.card.decoding), images(5)
-    expected = pipeline.caption(pictures, strategy).captions
+    manner, pictures = Manner(parse_decode(None, pipeline.card.decoding)), images(5)
+    expected = pipeline.caption(pictures, manner.strategy).captions
     kept: dict[int, torch.Tensor] = {}
     first = [
-        Ask(picture, remember=lambda features, number=number: kept.update({number: features}))  # type: ignore[misc]
+        Ask(manner, picture, remember=lambda features, number=number: kept.update({number: features}))  # type: ignore[misc]
         for number, picture in enumerate(pictures[:3])
     ]
-    assert pipeline.caption_asks(first, strategy).captions == expected[:3]
+    assert pipeline.caption_asks(first).captions == expected[:3]
     assert {number: features.untyped_storage().nbytes() for number, features in kept.items()} == dict.fromkeys(
         range(3), kept[0].nbytes
     )
-    mixed = [*(Ask(None, features=kept[number]) for number in range(3)), *map(Ask, pictures[3:])]
-    assert pipeline.caption_asks(mixed, strategy).captions == expected
+    mixed = [
+        *(Ask(manner, None, features=kept[number]) for number in range(3)),
+        *(Ask(manner, picture) for picture in pictures[3:]),
+    ]
+    assert pipeline.caption_asks(mixed).captions == expected
     pipeline.captioner.encode_stem = None  # type: ignore[attr-defined]
-    known = [Ask(None, features=kept[number]) for number in (2, 0)]
-    assert pipeline.caption_asks(known, strategy).captions == [expected[2], expected[0]]
+    known = [Ask(manner, None, features=kept[number]) for number in (2, 0)]
+    assert pipeline.caption_asks(known).captions == [expected[2], expected[0]]

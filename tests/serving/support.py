@@ -6,15 +6,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 from fastapi import FastAPI
 from PIL import Image
 
-from models.caption_session import Ask
+from models.caption_session import Ask, Company
 from models.catalog import FAKE_CARD
-from models.decoding.strategy import Strategy
 from models.errors import OverloadedError
 from models.families.fake import FakeCaptioner
 from models.pipeline import CaptionPipeline, PipelineResult
@@ -59,11 +57,11 @@ class GatedPipeline(CaptionPipeline):
         self.arrived = threading.Event()
         self.batches: list[int] = []
 
-    def caption_asks(self, asks: Sequence[Ask], strategy: Strategy, **options: Any) -> PipelineResult:
+    def caption_asks(self, asks: Sequence[Ask], company: Company | None = None) -> PipelineResult:
         self.arrived.set()
         assert self.gate.wait(30)
         self.batches.append(len(asks))
-        return super().caption_asks(asks, strategy, **options)
+        return super().caption_asks(asks, company)
 
 
 class LocalBackend:

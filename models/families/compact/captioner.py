@@ -34,7 +34,7 @@ class CompactCaptioner(TorchCaptioner):
     """Captions of pictures squashed to a square; the part ``vision`` can be shared between checkpoints."""
 
     family: ClassVar[str] = "compact"
-    capabilities = frozenset({"null_memory", "packing", "joining"})
+    capabilities = frozenset({"null_memory", "packing", "joining", "shared_steps"})
 
     def __init__(self, config: CompactConfig, tokenizer: Tokenizer, dropout: float = 0.0) -> None:
         super().__init__()
@@ -170,6 +170,12 @@ class CompactCaptioner(TorchCaptioner):
 
     def step(self, state: DecodeState, tokens: Tensor) -> Tensor:
         logits: Tensor = self.model.step(tokens, state.memory, state.cache)
+        return logits
+
+    def step_together(self, states: Sequence[DecodeState], tokens: Sequence[Tensor]) -> list[Tensor]:
+        logits: list[Tensor] = self.model.step_together(
+            tokens, [state.memory for state in states], [state.cache for state in states]
+        )
         return logits
 
     def reorder(self, state: DecodeState, rows: Tensor) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from models.families.compact.config import CompactConfig
 from models.families.compact.step_cache import KeyValue, StepCache
-from models.families.compact.transformer import DecoderLayer, EncoderLayer
+from models.families.compact.transformer import DecoderLayer, EncoderLayer, Reader
 from models.families.compact.vision import GridEncoder
 from models.interfaces import TeacherForced
 from models.packed_weights import PACKED
@@ -79,15 +79,35 @@ class CompactModel(nn.Module):
     def step(self, tokens: Tensor, memory: Sequence[KeyValue], cache: StepCache) -> Tensor:
         """Logits (R, V) after one more token per row (R,), with the ``step_memory`` of B images; ``cache`` grows in
         place."""
-        positions = cache.positions.clamp(max=self.config.max_positions - 1).repeat_interleave(cache.rows)
-        x = self.embed(tokens, positions)
-        cache.positions = cache.positions + 1
-        cache.open_places()
-        heads = self.config.heads
-        bias = cache.bias.unsqueeze(1).expand(-1, heads, -1, -1).flatten(0, 1).contiguous()  # (P*H, Q, N), all layers'
-        for number, (layer, key_value) in enumerate(zip(self.decoder, memory, strict=True)):
-            x = layer.step(x, key_value, cache, number, bias)  # type: ignore[operator]
-        return PACKED.linear(self.output_states(x), self.token_embedding.weight)
+        return self.step_together([tokens], [memory], [cache])[0]
+
+    def step_together(
+        self, tokens: Sequence[Tensor], memories: Sequence[Sequence[KeyValue]], caches: Sequence[StepCache]
+    ) -> list[Tensor]:
+        """The same for several caches, each with its tokens and memory: one product with each weight for all rows."""
+        counts = [len(each) for each in tokens]
+        positions = [self._next_positions(cache) for cache in caches]
+        x = self.embed(torch.cat(list(tokens)), torch.cat(positions))
+        for cache in caches:
+            cache.positions = cache.positions + 1
+            cache.open_places()
+        biases = [self._bias_of_heads(cache) for cache in caches]
+        for number, layer in enumerate(self.decoder):
+            readers = [
+                Reader(count, cache, number, bias, memory[number])
+                for count, cache, bias, memory in zip(counts, caches, biases, memories, strict=True)
+            ]
+            x = layer.step(x, readers)  # type: ignore[operator]
+        logits = PACKED.linear(self.output_states(x), self.token_embedding.weight)
+        return list(logits.split_with_sizes(counts))
+
+    def _next_positions(self, cache: StepCache) -> Tensor:
+        """(R,)."""
+        return cache.positions.clamp(max=self.config.max_positions - 1).repeat_interleave(cache.rows)
+
+    def _bias_of_heads(self, cache: StepCache) -> Tensor:
+        """(P*H, Q, N), the same for all layers."""
+        return cache.bias.unsqueeze(1).expand(-1, self.config.heads, -1, -1).flatten(0, 1).contiguous()
 
     def forward(
         self,

@@ -1,5 +1,10 @@
 """The transformer of the compact family: pre-norm layers whose cross-attention shares one memory among K rows."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -102,30 +107,54 @@ class DecoderLayer(nn.Module):
         cross_weights = torch.unflatten(cross_weights, 2, (rows // images, tokens)).transpose(1, 2).flatten(0, 1)
         return x, self_weights, cross_weights
 
-    def step(self, x: Tensor, memory: KeyValue, cache: StepCache, number: int, bias: Tensor) -> Tensor:
-        """Output (R, D) for one more token of each row; ``bias`` (P*H, Q, N) is the cache's, for every head.
-
-        ``cache`` keeps this layer's keys and values as number ``number``; the keys of ``memory`` are scaled already.
-        """
-        pools = cache.pools
-        normed = self.self_norm(x).view(pools, -1, x.shape[1])  # (R, D) -> (P, Q, D)
+    def step(self, x: Tensor, readers: Sequence[Reader]) -> Tensor:
+        """Output (R, D) for one more token of each row; the rows of the readers stand one after the other."""
+        counts = [reader.rows for reader in readers]
         attention = self.self_attention
-        key, value = _linear(attention.key_value, normed).chunk(2, dim=-1)
-        keys, values = cache.write(number, attention.split_heads(key), attention.split_heads(value))
-        query = attention.split_heads(_linear(attention.query, normed)).flatten(0, 1)  # (P*H, Q, D/H)
-        scale = query.shape[-1] ** -0.5
-        scores = torch.baddbmm(bias, query, keys.flatten(0, 1).transpose(1, 2), alpha=scale)
-        x = x + _linear(attention.out, _joined(scores.softmax(-1) @ values.flatten(0, 1), pools))
+        normed = self.self_norm(x)
+        added = _linear(attention.key_value, normed).split_with_sizes(counts)
+        queries = _linear(attention.query, normed).split_with_sizes(counts)
+        read = [reader.read_own(*each) for reader, *each in zip(readers, queries, added, strict=True)]
+        x = x + _linear(attention.out, _cat(read))
 
         attention = self.cross_attention
-        keys, values = memory
-        images = len(keys)
-        normed = self.cross_norm(x).view(images, -1, x.shape[1])  # (R, D) -> (B, K, D)
-        query = attention.split_heads(_linear(attention.query, normed)).flatten(0, 1)
-        weights = (query @ keys.flatten(0, 1).transpose(1, 2)).softmax(-1)
-        x = x + _linear(attention.out, _joined(weights @ values.flatten(0, 1), images))
+        queries = _linear(attention.query, self.cross_norm(x)).split_with_sizes(counts)
+        read = [reader.read_memory(query) for reader, query in zip(readers, queries, strict=True)]
+        x = x + _linear(attention.out, _cat(read))
         widen, activate, narrow = self.feed_forward
         return x + _linear(narrow, activate(_linear(widen, self.feed_forward_norm(x))))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What the R rows of one cache attend to in one layer during a step."""
+
+    rows: int
+    """R."""
+    cache: StepCache
+    layer: int
+    bias: Tensor
+    """The cache's, (P*H, Q, N), for every head."""
+    memory: KeyValue
+    """Of B images, (B, H, S, D/H) each; the keys are scaled already."""
+
+    def read_own(self, query: Tensor, key_value: Tensor) -> Tensor:
+        """Self-attention (R, D) of ``query`` (R, D); the cache keeps ``key_value`` (R, 2D)."""
+        pools, heads = self.cache.pools, self.memory[0].shape[1]
+        key, value = _split_heads(key_value, pools, 2 * heads).chunk(2, dim=1)
+        keys, values = self.cache.write(self.layer, key, value)
+        query = _split_heads(query, pools, heads).flatten(0, 1)  # (P*H, Q, D/H)
+        scale = query.shape[-1] ** -0.5
+        scores = torch.baddbmm(self.bias, query, keys.flatten(0, 1).transpose(1, 2), alpha=scale)
+        return _joined(scores.softmax(-1) @ values.flatten(0, 1), pools)
+
+    def read_memory(self, query: Tensor) -> Tensor:
+        """Cross-attention (R, D) of ``query`` (R, D)."""
+        keys, values = self.memory
+        images, heads = keys.shape[:2]
+        query = _split_heads(query, images, heads).flatten(0, 1)  # (B*H, K, D/H)
+        weights = (query @ keys.flatten(0, 1).transpose(1, 2)).softmax(-1)
+        return _joined(weights @ values.flatten(0, 1), images)
 
 
 def _linear(layer: nn.Module, x: Tensor) -> Tensor:
@@ -136,3 +165,12 @@ def _linear(layer: nn.Module, x: Tensor) -> Tensor:
 def _joined(heads: Tensor, groups: int) -> Tensor:
     """(N*H, Q, D/H) -> (N*Q, D), where there are ``groups`` N."""
     return torch.unflatten(heads, 0, (groups, -1)).transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def _split_heads(x: Tensor, groups: int, heads: int) -> Tensor:
+    """(N*Q, D) -> (N, H, Q, D/H), where there are ``groups`` N."""
+    return torch.unflatten(x.view(groups, -1, x.shape[1]), -1, (heads, -1)).transpose(1, 2)
+
+
+def _cat(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -72,7 +72,7 @@ def teacher_rows(captioner: Any, tokens: Tensor) -> Tensor:
 
 def test_is_a_captioner(captioner: Any, family: str) -> None:
     assert captioner.family == family
-    assert captioner.capabilities <= {"prompt", "null_memory", "packing", "joining"}
+    assert captioner.capabilities <= {"prompt", "null_memory", "packing", "joining", "shared_steps"}
     assert 0 <= captioner.end_id < captioner.vocab_size
     assert 0 <= captioner.start_id < captioner.vocab_size
     assert captioner.max_positions >= 16
