@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+import torch
 from PIL import Image
 
 from models.caption_session import Ask, Captioned, Manner
@@ -66,6 +67,59 @@ def test_everybody_gets_what_they_get_alone(pipeline: CaptionPipeline) -> None:
     assert {result.part for number, result in guests.results.items() if number < 4} == {0}
     assert guests.results[4].part == guests.results[6].part == 1
     assert sum(map(bool, guests.order)) > 2  # told as they were done, not all at the end
+
+
+def test_pictures_in_company_are_captioned_each_in_its_own_manner(pipeline: CaptionPipeline) -> None:
+    pictures = images(15)
+    manners = [
+        MANNER,
+        Manner(parse_decode({"name": "greedy"})),
+        Manner(parse_decode({"name": "beam", "options": {"beams": 4}}), num_captions=2),
+        Manner(parse_decode({"name": "sample"}), num_captions=2, rerank=True),
+    ]
+    chosen = [manners[number % 4] for number in range(15)]
+    asks = [
+        Ask(manner, picture, seed=seed) for seed, (manner, picture) in enumerate(zip(chosen, pictures, strict=True))
+    ]
+    guests = Guests(asks[5:], gone=[3])
+    pipeline.caption_asks(asks[:5], guests)
+    assert sorted(guests.results) == [number for number in range(15) if number != 3]
+    for number, result in guests.results.items():
+        manner = chosen[number]
+        (alone,) = pipeline.caption(
+            [pictures[number]],
+            manner.strategy,
+            num_captions=manner.num_captions,
+            rerank=manner.rerank,
+            seeds=[number],
+        ).captions
+        assert [caption.text for caption in result.captions] == [caption.text for caption in alone]
+        assert all((caption.clip_score is not None) == manner.rerank for caption in result.captions)
+
+
+def test_pictures_of_all_manners_are_encoded_together() -> None:
+    pipeline = load_pipeline("concise", scorer=None, device="cpu")
+    manners = [Manner(parse_decode({"name": "beam", "options": {"beams": beams}})) for beams in (1, 2, 3)]
+    asks = [Ask(manners[number % 3], picture) for number, picture in enumerate(images(6))]
+    alone = [pipeline.caption_asks([ask]).captions[0][0].text for ask in asks]
+    sizes: list[int] = []
+    encode = pipeline.captioner.encode
+
+    def counting(pixels: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(pixels))
+        memory: torch.Tensor = encode(pixels)
+        return memory
+
+    stem = pipeline.captioner.encode_stem  # type: ignore[attr-defined]
+
+    def counting_stem(pixels: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(pixels))
+        features: torch.Tensor = stem(pixels)
+        return features
+
+    pipeline.captioner.encode, pipeline.captioner.encode_stem = counting, counting_stem  # type: ignore[attr-defined, method-assign]
+    assert [captions[0].text for captions in pipeline.caption_asks(asks).captions] == alone
+    assert sizes == [6]
 
 
 def test_scores_in_company_are_those_alone(pipeline: CaptionPipeline) -> None:

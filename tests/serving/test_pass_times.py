@@ -1,6 +1,7 @@
 """How large passes become for models of several speeds: times are worked out, never measured."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -77,6 +78,36 @@ def test_kinds_learn_apart_and_a_new_one_begins_as_slow_as_the_slowest_of_its_li
     assert times.room(KIND) == MOST
     assert times.room(PassKind("a", str, 5)) <= 2
     assert times.room(PassKind("a", int, 3)) == times.room(PassKind("b", str, 3)) == 4
+
+
+@dataclass
+class Image:
+    rows: int
+    lane: str = "a"
+    key: str = "k"
+
+
+def test_who_fits_is_counted_in_images_and_in_rows_and_nobody_overtakes() -> None:
+    times = PassTimes(1.0, 6, max_rows=20)
+    sizes(times, linear(0.001), 10)
+
+    def fitting(*rows: int, **beside: int) -> int:
+        return len(times.fitting([Image(each) for each in rows], **beside))
+
+    assert fitting(*[3] * 9) == 6
+    assert fitting(12, 5, 4, 1) == 2  # the one of 4 does not fit, so the one of 1 waits as well
+    assert fitting(100, 1) == 1  # alone, however wide
+    assert fitting(1, 1, 1, images=4, rows=12) == 2
+    assert fitting(9, 1, images=1, rows=12) == 0
+
+
+def test_a_pass_of_images_of_different_width_is_of_the_kind_of_their_mean() -> None:
+    times = PassTimes(1.0, MOST)
+    sizes(times, linear(0.5), 10)  # of 3 rows an image: two at a time
+    sizes(times, linear(0.01), 10, PassKind("a", str, 1))
+    assert len(times.fitting([Image(1)] * 40)) == MOST
+    assert len(times.fitting([Image(5), Image(1), Image(5), Image(1)])) == 2
+    assert PassKind.of(Image(1), images=3, rows=7) == PassKind("a", str, 3)
 
 
 def test_the_pace_is_that_of_the_last_passes() -> None:

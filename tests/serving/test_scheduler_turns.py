@@ -107,6 +107,24 @@ def test_joining_respects_the_bounds_of_a_pass() -> None:
         assert steps.begun() == ("a", [2, 2, 2, 9])
 
 
+def test_images_of_different_width_share_a_turn_within_its_rows() -> None:
+    steps = Steps()
+    with scheduling(steps, max_batch_rows=20) as scheduler:
+        submit(scheduler, 1, rows=15)
+        assert steps.begun() == ("a", [1])
+        submit(scheduler, 9, rows=1)
+        submit(scheduler, 2, rows=12)
+        submit(scheduler, 3, rows=2)
+        steps.end()
+        assert steps.begun() == ("a", [2, 3, 9])
+        submit(scheduler, 4, rows=6)  # 21
+        submit(scheduler, 5, rows=1)
+        steps.end()
+        assert steps.begun() == ("a", [2, 3, 9])
+        steps.end()
+        assert steps.begun() == ("a", [3, 4, 5, 9])
+
+
 def test_few_join_only_where_they_are_as_many_as_those_under_way() -> None:
     steps = Steps()
     with scheduling(steps, fewest_joining=3) as scheduler:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from models.decoding.loop import decode
-from models.decoding.session import DecodeSession
+from models.decoding.session import DecodeSession, step_together
 from models.decoding.strategy import Strategy
 from models.interfaces import Captioner, Hypothesis
 
@@ -41,6 +41,32 @@ def decode_at_random(
         if session.images:
             for number, captions in session.step().items():
                 found[names[number]] = captions
+    return found
+
+
+def decode_side_by_side(
+    rng: random.Random,
+    captioner: Captioner,
+    memories: Memories,
+    strategies: Sequence[Strategy],
+    *,
+    images: int,
+    num_captions: Sequence[int],
+) -> list[dict[int, list[Hypothesis]]]:
+    """Captions by image (image i has the seed i) of each strategy, whose sessions take their steps together; images
+    come into each at random steps where the captioner can merge, all at the start where it cannot."""
+    sessions = [DecodeSession(captioner, *case) for case in zip(strategies, num_captions, strict=True)]
+    waiting = [rng.sample(range(images), images) for _ in sessions]
+    names: list[dict[int, int]] = [{} for _ in sessions]
+    found: list[dict[int, list[Hypothesis]]] = [{} for _ in sessions]
+    while any(waiting) or any(session.images for session in sessions):
+        for place, session in enumerate(sessions):
+            while waiting[place] and session.takes_more and (not session.images or rng.random() < 0.3):
+                part, waiting[place] = waiting[place][: (count := rng.randint(1, 3))], waiting[place][count:]
+                names[place].update(zip(session.add(memories(part), batch=len(part), seeds=part), part, strict=True))
+        under_way = [place for place, session in enumerate(sessions) if session.images]
+        for place, done in zip(under_way, step_together([sessions[place] for place in under_way]), strict=True):
+            found[place].update({names[place][number]: captions for number, captions in done.items()})
     return found
 
 

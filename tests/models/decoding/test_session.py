@@ -10,7 +10,7 @@ from models.decoding import parse_decode
 from models.decoding.loop import decode
 from models.decoding.session import DecodeSession
 from models.errors import RequestError
-from tests.models.decoding.joining import decode_alone, decode_at_random
+from tests.models.decoding.joining import decode_alone, decode_at_random, decode_side_by_side
 from tests.models.decoding.toy import ToyCaptioner, random_model, table
 
 IMAGES = 9
@@ -48,6 +48,35 @@ def test_captions_do_not_depend_on_who_joins_when(raw: dict[str, Any], count: in
         assert decode_at_random(rng, captioner, torch.tensor, strategy, **case) == alone
         kept = decode_at_random(rng, captioner, torch.tensor, strategy, drops=0.2, **case)
         assert kept == {image: alone[image] for image in kept}
+
+
+class Sharing(ToyCaptioner):
+    """Takes the steps of several states together; ``together`` are their numbers."""
+
+    capabilities = ToyCaptioner.capabilities | {"shared_steps"}
+
+    def step_together(self, states: Any, tokens: Any) -> list[torch.Tensor]:
+        self.together.append(len(states))
+        return [self.step(state, own) for state, own in zip(states, tokens, strict=True)]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_sessions_of_any_strategy_take_their_steps_together(shares: bool) -> None:
+    models = [random_model(seed + 40) for seed in range(IMAGES)]
+    captioner = (Sharing if shares else ToyCaptioner)(*models, max_positions=15, null=random_model(99))
+    captioner.together = []  # type: ignore[union-attr]
+    strategies, counts = [strategy_of(raw) for raw, _ in CASES], [count for _, count in CASES]
+    alone = [
+        decode_alone(captioner, torch.tensor, *[strategy], images=IMAGES, num_captions=count)  # type: ignore[arg-type]
+        for strategy, count in zip(strategies, counts, strict=True)
+    ]
+    captioner.together.clear()  # type: ignore[union-attr]
+    for seed in range(5):
+        case: dict[str, Any] = {"images": IMAGES, "num_captions": counts}
+        found = decode_side_by_side(random.Random(seed), captioner, torch.tensor, strategies, **case)
+        assert found == alone
+    # two of the nine are guided, with a state for pictures and one without
+    assert max(captioner.together, default=0) == (11 if shares else 0)  # type: ignore[union-attr]
 
 
 def test_images_leave_as_soon_as_they_are_done() -> None:
