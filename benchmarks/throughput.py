@@ -24,6 +24,7 @@ from benchmarks.clients import Answers, Post, closed_loop
 from benchmarks.pictures import random_jpeg
 from benchmarks.report import add_record_option, hardware, markdown_table, percentile, record, say
 from benchmarks.serving import LIMNER, free_port, running
+from models.caption_session import Ask, Manner
 from models.decoding import parse_decode
 from models.device import set_threads
 from models.images import load_image
@@ -48,10 +49,11 @@ def bare(
     bodies: Sequence[bytes],
     batch: int,
     seconds: float,
-    decode: dict[str, object] | None = None,
+    decodes: Sequence[dict[str, object] | None] = (None,),
 ) -> Run:
-    """The model alone: files opened by two threads, one batch ahead; captioned batch by batch."""
-    strategy = parse_decode(decode, pipeline.card.decoding)
+    """The model alone: files opened by two threads, one batch ahead; captioned batch by batch, the pictures of one by
+    ``decodes`` in turn."""
+    manners = [Manner(parse_decode(decode, pipeline.card.decoding)) for decode in decodes]
 
     def run() -> float:
         images = 0
@@ -65,7 +67,8 @@ def bare(
             while time.perf_counter() - began < seconds:
                 pictures = [future.result().image for future in coming]  # type: ignore[attr-defined]
                 coming = opened()
-                pipeline.caption(pictures, strategy)
+                asks = [Ask(manners[place % len(manners)], picture) for place, picture in enumerate(pictures)]
+                pipeline.caption_asks(asks)
                 images += batch
             return images / (time.perf_counter() - began)
 
@@ -194,8 +197,8 @@ def compact_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
 
 
 def _mixed(served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace) -> None:
-    """Four option sets at once against each by itself; and the bare model in the batches that this leaves, against
-    batches of all clients: what can be had where requests of different options share no steps."""
+    """Four option sets at once against each by itself; the same of the bare model, and of the bare model in batches of
+    one option set and so of a quarter of the clients: what there would be if different options shared no steps."""
     uniform = {name: [raw("concise", body, decode) for body in bodies] for name, decode in OPTIONS.items()}
     together = [posts[number] for number in range(len(bodies)) for posts in uniform.values()]
     runs = {name: served.rate(posts, 32) for name, posts in uniform.items()}
@@ -210,16 +213,23 @@ def _mixed(served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], o
     say("## Mixed traffic, 32 clients: images per second of each option set alone, and together\n")
     row = (*medians, f"{statistics.median(parts):.2f} ({min(parts):.2f} to {max(parts):.2f})")
     say(markdown_table((*OPTIONS, "mixed / harmonic mean (range)"), [row]) + "\n")
-    small, large = (
-        [bare(pipeline, bodies, batch, 2, decode or None) for decode in OPTIONS.values()] for batch in (8, 32)
-    )
-    for run in (*small, *large):
+    decodes = [decode or None for decode in OPTIONS.values()]
+    alone = [bare(pipeline, bodies, 32, 2, [decode]) for decode in decodes]
+    apart = [bare(pipeline, bodies, 8, 2, [decode]) for decode in decodes]
+    shared = bare(pipeline, bodies, 32, 2, decodes)
+    for run in (*alone, *apart, shared):
         run()
-    pairs = [
-        [statistics.harmonic_mean([run() for run in runs]) for runs in (small, large)] for _ in range(options.turns)
+    turns = [
+        (
+            statistics.harmonic_mean([run() for run in alone]),
+            statistics.harmonic_mean([run() for run in apart]),
+            shared(),
+        )
+        for _ in range(options.turns)
     ]
-    limits = ratio([pair[1] for pair in pairs], [pair[0] for pair in pairs])
-    say(f"The bare model, batches of 8 against batches of 32, the four option sets alike: {limits}\n")
+    for what, place in (("all in batches of 32", 2), ("each in batches of 8", 1)):
+        limits = ratio([turn[0] for turn in turns], [turn[place] for turn in turns])
+        say(f"The bare model, four option sets {what}, against each in batches of 32: {limits}\n")
 
 
 def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
@@ -230,7 +240,7 @@ def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
             set_threads(None)
             pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
             posts = [raw(Path(model).name, body, BLIP) for body in bodies]  # served by the name of its folder
-            pair = in_turn(bare(pipeline, bodies, 4, options.seconds, BLIP), served.rate(posts, 8), options.turns)
+            pair = in_turn(bare(pipeline, bodies, 4, options.seconds, [BLIP]), served.rate(posts, 8), options.turns)
             record(options.record, "BLIP-base served", shares(*pair))
     pace = (f"{statistics.median(values):.2f}" for values in pair)
     say("## BLIP-base's size, `--dtype auto`: images per second against the bare model, batch 4\n")
