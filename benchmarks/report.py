@@ -35,7 +35,7 @@ def peak_memory_mib() -> float:
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table; numbers with one digit after the point, all columns but those of words to the right."""
     cells = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-    rule = ["---" if cells and cells[0][at][:1].isalpha() else "---:" for at in range(len(header))]
+    rule = ["---" if cells and cells[0][at].lstrip("`")[:1].isalpha() else "---:" for at in range(len(header))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *cells))
 
 

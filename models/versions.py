@@ -99,6 +99,7 @@ def _install(folder: Path, models_dir: Path, model: str) -> Version:
     shutil.rmtree(draft, ignore_errors=True)
     try:
         shutil.copytree(folder, draft)
+        os.utime(draft)  # when it was installed, which `versions` shows; the copy has the checkpoint's own time
         if link.is_dir() and not link.is_symlink():
             link.rename(_path(models_dir, model, number))
             number += 1

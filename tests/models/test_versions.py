@@ -1,6 +1,8 @@
 """Installed versions of a model, and the way back."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,13 @@ def test_versions_are_kept_and_the_way_back_is_one_step(tmp_path: Path, folder: 
     with pytest.raises(RequestError, match="'mine' has no version 4; there are: 1, 2, 3"):
         rollback(folder, "mine", 4)
     load_pipeline("mine", models_dir=folder, scorer=None)  # whole, not only its card
+
+
+def test_a_version_has_the_time_when_it_was_installed(tmp_path: Path, folder: Path) -> None:
+    old = checkpoint(tmp_path, 1)
+    os.utime(old, (1e9, 1e9))
+    before = time.time()
+    assert install(old, folder).path.stat().st_mtime > before - 60
 
 
 def test_a_plain_folder_becomes_the_first_version(tmp_path: Path, folder: Path) -> None:
