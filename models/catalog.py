@@ -21,6 +21,8 @@ from models.card import (
 from models.errors import CheckpointError, RequestError, UnknownNameError
 
 BUNDLED = Path(__file__).parent / "bundled"
+STORE = ".versions"
+"""Of a models folder: what ``models.versions`` installed, ``.versions/ID/NUMBER``."""
 DEFAULT_MODEL = "dial"
 DEFAULT_SCORER = "scorer"
 
@@ -140,8 +142,21 @@ def find_by_id(name: str, roots: Iterable[Path | None]) -> CatalogEntry | None:
         return None
     for root in roots:
         if root is not None and (root / name / CARD_FILE).is_file():
-            return _from_folder(name, root / name)
+            return _from_folder(name, _version(root / name))
     return None
+
+
+def _version(folder: Path) -> Path:
+    """What a link to an installed version leads to, so that all files are of one version when the link moves."""
+    try:
+        target = folder.parent / folder.readlink()
+    except OSError:  # no link
+        return folder
+    return target if _is_version(target) else folder
+
+
+def _is_version(folder: Path) -> bool:
+    return folder.parent.parent.name == STORE
 
 
 def find_beside(name: str, folder: Path, models_dir: Path | None = None) -> CatalogEntry | None:
@@ -150,7 +165,9 @@ def find_beside(name: str, folder: Path, models_dir: Path | None = None) -> Cata
     Raises:
         CheckpointError: its card cannot be read.
     """
-    return find_by_id(name, (folder.absolute().parent, models_dir, BUNDLED))
+    place = folder.absolute()
+    beside = place.parents[2] if _is_version(place) else place.parent
+    return find_by_id(name, (beside, models_dir, BUNDLED))
 
 
 def find_part(part: SharedPart, folder: Path, models_dir: Path | None = None) -> tuple[Path, FilePart]:

@@ -58,7 +58,28 @@ def _read_part(folder: Path, part: FilePart | SharedPart, models_dir: Path | Non
 
 
 def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | str) -> None:
-    """Copy ``tensors`` into the module, converted to its dtype.
+    """Copy ``tensors`` into the module, converted to its dtype. Raises as ``check_fit`` and ``check_finite`` do."""
+    check_fit(module, tensors, source)
+    try:
+        module.load_state_dict(dict(tensors))
+    except RuntimeError as error:  # a type that cannot be converted
+        raise CheckpointError("wrong_keys", f"{source} does not fit its config: {error}") from error
+    check_finite(module.state_dict(), source)  # as converted: not every type that is stored can be asked
+
+
+def check_finite(tensors: Mapping[str, Tensor], source: Path | str) -> None:
+    """Refuse weights that no caption comes of.
+
+    Raises:
+        CheckpointError: ``wrong_keys``, naming the first tensor with a value that is NaN or infinite.
+    """
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError("wrong_keys", f"{source}: {name} has values that are NaN or infinite")
+
+
+def check_fit(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | str) -> None:
+    """Refuse tensors that are not those of the module, which may be on the device ``meta``.
 
     Raises:
         CheckpointError: ``wrong_keys``, naming what is missing, unexpected or of another shape.
@@ -80,10 +101,6 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], source: Path | s
         if tensor.is_floating_point() != wanted[name].is_floating_point() or tensor.is_complex():
             detail = f"{source}: {name} holds {tensor.dtype}, the config asks for {wanted[name].dtype}"
             raise CheckpointError("wrong_keys", detail)
-    try:
-        module.load_state_dict(dict(tensors))
-    except RuntimeError as error:  # a type that cannot be converted
-        raise CheckpointError("wrong_keys", f"{source} does not fit its config: {error}") from error
 
 
 def write_checkpoint(

@@ -13,6 +13,8 @@ def sha256_of(path: Path) -> str:
     Raises:
         CheckpointError: ``missing_file``.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for, a device read for ever
+        raise CheckpointError("missing_file", f"{path} cannot be read: it is no file")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -36,7 +38,11 @@ def verify(path: Path, expected: str) -> None:
 
 
 def verify_files(folder: Path, card: Card) -> None:
-    """Check every file that the card lists. Raises as ``verify`` and ``file_inside`` do."""
+    """Check every file that the card lists. Raises as ``verify`` and ``file_inside`` do, and ``unsafe_file`` for a
+    folder with pipes or devices in it, which whoever reads the folder would wait for."""
+    for path in folder.iterdir():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise CheckpointError("unsafe_file", f"{path} is neither a file nor a folder")
     for name, expected in card.files.items():
         verify(file_inside(folder, name), expected)
     for part in () if isinstance(card, ArithmeticCard) else card.parts.values():

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer
 
 from models.card import CARD_FILE, read_card
-from models.checkpoints import write_checkpoint
+from models.checkpoints import check_finite, write_checkpoint
 from models.errors import CheckpointError, MissingDependencyError
 from models.families.base import CardMaker
 from models.file_hashes import verify_files
@@ -73,11 +73,12 @@ def load_model(source: str, model_class: Any, *, device: torch.device | str, dty
 
     Raises:
         CheckpointError: ``missing_file`` where they are absent or damaged; ``wrong_keys`` where some are missing,
-            unexpected or of another shape.
+            unexpected, of another shape, NaN or infinite.
     """
     read = partial(model_class.from_pretrained, dtype=dtype, output_loading_info=True)
     model, info = _read(source, "the weights", read)
     _check_keys(source, info)
+    check_finite(dict(model.named_parameters()), source)
     return model.to(device).eval()
 
 

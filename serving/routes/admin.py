@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from models.catalog import BUNDLED, CaptionerEntry, find_by_id, find_captioner
+from models.catalog import BUNDLED, FAKE_CARD, CaptionerEntry, find_by_id, find_captioner
 from models.errors import CheckpointError, ExperimentError, RequestError, UnknownNameError
 from models.file_hashes import verify_files
 from serving.bodies import read_json
@@ -93,7 +93,8 @@ def _checked(services: Services, model: str) -> CaptionerEntry:
         ExperimentError: ``bad_experiments``.
     """
     models_dir = services.args.models_dir
-    if model.startswith(".") or find_by_id(model, (models_dir, BUNDLED)) is None:  # drafts begin with a dot
+    known = model != FAKE_CARD.id and find_by_id(model, (models_dir, BUNDLED))  # "fake" never means a folder
+    if not known or model.startswith("."):  # drafts begin with a dot
         where = f"in {models_dir} or among the bundled models" if models_dir else "among the bundled models"
         raise UnknownNameError("unknown_model", f"no model {model[:200]!r} {where}")
     entry = find_captioner(model, models_dir)

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from models.card import FilePart, WeightsCard, read_card
 from models.catalog import find_model
 from models.checkpoints import load_into, read_parts
 from models.cli import run
 from models.errors import CheckpointError, UnknownNameError
+from models.families.blip import BlipCaptioner
 from models.families.compact.captioner import CompactCaptioner
 from models.families.hub import load_config, load_model, load_preprocessing
 from models.file_hashes import sha256_of
+from tests.models.families.compact.tiny import save_compact
 from tests.models.families.tiny_models import save_blip
 
 _CARD = {"format": 1, "id": "m", "kind": "weights", "family": "compact", "description": "", "licence": ""}
@@ -66,6 +69,48 @@ def test_weights_of_another_kind_of_number(dtype: torch.dtype) -> None:
         load_into(torch.nn.BatchNorm1d(2, affine=False), {**_norm(), "running_mean": stored}, "m")
     assert caught.value.code == "wrong_keys"
     load_into(torch.nn.BatchNorm1d(2, affine=False), _norm(), "m")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e39])
+def test_weights_that_no_caption_comes_of(value: float) -> None:
+    stored = torch.tensor([1.0, value], dtype=torch.float64)  # 1e39 is too large for the module's type
+    with pytest.raises(CheckpointError, match="running_mean has values that are NaN or infinite") as caught:
+        load_into(torch.nn.BatchNorm1d(2, affine=False), {**_norm(), "running_mean": stored}, "m")
+    assert caught.value.code == "wrong_keys"
+
+
+def test_weights_of_the_hub_that_no_caption_comes_of(tmp_path: Path) -> None:
+    save_blip(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    tensors = load_file(weights)
+    next(tensor for tensor in tensors.values() if tensor.is_floating_point()).view(-1)[0] = float("nan")
+    save_file(tensors, weights, {"format": "pt"})
+    with pytest.raises(CheckpointError, match="NaN or infinite"):
+        BlipCaptioner.load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"decoder_layers": 10**7},
+        {"encoder_layers": 10**7},
+        {"width": 10**30},
+        {"max_positions": 10**12},
+        {"vocab_size": 10**9},
+        {"feed_forward": 10**12},
+        {"feed_forward": 65_000, "width": 8192, "decoder_layers": 64, "encoder_layers": 64},
+    ],
+)
+def test_sizes_that_no_machine_holds(sizes: dict[str, int], tmp_path: Path) -> None:
+    save_compact(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text("utf-8")), **sizes}), "utf-8")
+    card = json.loads((tmp_path / "card.json").read_text("utf-8"))
+    card["files"]["config.json"] = sha256_of(config)
+    (tmp_path / "card.json").write_text(json.dumps(card), "utf-8")
+    with pytest.raises(CheckpointError) as caught:
+        CompactCaptioner.load(str(tmp_path))
+    assert caught.value.code in ("bad_config", "wrong_keys")
 
 
 def _norm() -> dict[str, torch.Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from models.card import FilePart, WeightsCard
-from models.checkpoints import load_into, to_json_config, write_checkpoint
+from models.checkpoints import check_fit, load_into, to_json_config, write_checkpoint
 from models.errors import CheckpointError, RequestError
 from models.families.base import CardMaker, TorchCaptioner
 from models.families.compact.config import CompactConfig
@@ -68,6 +68,8 @@ class CompactCaptioner(TorchCaptioner):
         config, tokenizer = _read_config(folder / CONFIG_FILE), _read_tokenizer(folder / TOKENIZER_FILE)
         if (words := tokenizer.get_vocab_size()) > config.vocab_size:
             raise CheckpointError("bad_config", f"{folder}: {words} tokens, but vocab_size is {config.vocab_size}")
+        with torch.device("meta"):  # sizes alone: a config that asks for more than the files hold takes no memory
+            check_fit(cls(config, tokenizer).model, tensors, folder)
         captioner = cls(config, tokenizer)
         captioner.to(device=device, dtype=dtype)
         load_into(captioner.model, tensors, folder)
