@@ -14,6 +14,32 @@ _REQUEST_CORE_S = 2 / 170
 """Of a request beside its model: docs/LOG.md has 170 requests/s of ``fake`` on two cores."""
 
 
+_LEAST, _MOST = 1e-6, 1e15
+"""Numbers beyond these are slips."""
+
+
+def _amount(text: str) -> float:
+    """Of images, or images a second."""
+    value = float(text)
+    if not _LEAST <= value <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text} is not from {_LEAST:g} to {_MOST:g}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0.001 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share from 0.001 to 1")
+    return value
+
+
+def _cores(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text} is no number of cores")
+    return value
+
+
 @dataclass(frozen=True)
 class Rate:
     """What was measured of one model."""
@@ -36,7 +62,7 @@ class Rate:
             rate = cls(name, float(images), int(cores))
         except ValueError:
             rate = cls(name, 0.0, 0)
-        if not name or rate.cores < 1 or not 0 < rate.images_per_s < math.inf:
+        if not name or not 1 <= rate.cores <= _MOST or not _LEAST <= rate.images_per_s <= _MOST:
             raise argparse.ArgumentTypeError(f"{text!r} is not NAME=IMAGES_PER_S/CORES, such as 'my model=12.5/4'")
         return rate
 
@@ -99,10 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks.capacity", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rate", type=Rate.parse, action="append", help="NAME=IMAGES_PER_S/CORES, in place of ours")
-    parser.add_argument("--use", type=float, default=0.6, help="share of the time that cores may be busy when serving")
-    parser.add_argument("--images-per-s", type=float, nargs="+", default=[10, 100, 1000], help="wanted")
-    parser.add_argument("--images", type=float, default=1e9, help="pictures in folders")
-    parser.add_argument("--cores", type=int, nargs="+", default=[100, 1000], help="that caption folders")
+    parser.add_argument("--use", type=_share, default=0.6, help="share of the time that cores may be busy when serving")
+    parser.add_argument("--images-per-s", type=_amount, nargs="+", default=[10, 100, 1000], help="wanted")
+    parser.add_argument("--images", type=_amount, default=1e9, help="pictures in folders")
+    parser.add_argument("--cores", type=_cores, nargs="+", default=[100, 1000], help="that caption folders")
     return parser
 
 

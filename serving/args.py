@@ -2,7 +2,8 @@
 
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -17,6 +18,11 @@ _MIB = 1 << 20
 _HOST = re.compile(r"\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _ENDPOINT = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+_LEDGER = re.compile(r"(sqlite|postgresql)(\+\w+)?://.+")
+_DEVICE = r"^(auto|(cpu|cuda|mps)(:[0-9]{1,3})?)$"
+DTYPES = ("default", "auto", "fp32", "float32", "bf16", "bfloat16", "fp16", "float16", "int8")
+"""Those of ``models.device``, which loads torch."""
+_DAY_S = 86_400.0
 
 
 class Limits(BaseModel):
@@ -29,10 +35,12 @@ class Limits(BaseModel):
     max_image_px: int = Field(default=64_000_000, gt=0, description="width x height of one image")
     max_images: int = Field(default=32, gt=0, description="images of one request")
     max_rows: int = Field(default=64, gt=0, description="captions x beams of one image")
-    max_queue_images: int = Field(default=256, gt=0, description="images that wait in one replica, all models together")
+    max_queue_images: int = Field(
+        default=256, gt=0, le=1_000_000, description="images that wait in one replica, all models together"
+    )
     max_waiting_px: int = Field(default=192_000_000, gt=0, description="decoded pixels that wait in one replica")
-    deadline_s: float = Field(default=120.0, gt=0, description="from arrival at the replica to the answer")
-    body_timeout_s: float = Field(default=30.0, gt=0, description="for receiving the whole body")
+    deadline_s: float = Field(default=120.0, gt=0, le=_DAY_S, description="from arrival at the replica to the answer")
+    body_timeout_s: float = Field(default=30.0, gt=0, le=_DAY_S, description="for receiving the whole body")
     urls: bool = Field(
         default=False, description="whether images may be given by http(s) URL, which the server fetches"
     )
@@ -46,7 +54,7 @@ class Limits(BaseModel):
         min_length=1,
         description="hosts to fetch from, by their full names, though they are on a private network",
     )
-    url_timeout_s: float = Field(default=10.0, gt=0, description="for one image by URL, redirects included")
+    url_timeout_s: float = Field(default=10.0, gt=0, le=_DAY_S, description="for one image by URL, redirects included")
     max_url_fetches: int = Field(default=32, gt=0, description="images that one replica fetches at a time")
 
     @field_validator("url_hosts", "url_internal_hosts", mode="before")
@@ -92,7 +100,9 @@ class MonitorArgs(BaseModel):
     )
     max_waiting_images: int = Field(default=32, gt=0, description="sampled images that wait in one replica")
     max_waiting_bytes: int = Field(default=32 * _MIB, gt=0, description="of them, encoded")
-    scorer_device: str = Field(default="cpu", description="where the sample is scored; Ray is asked for no GPU")
+    scorer_device: str = Field(
+        default="cpu", pattern=_DEVICE, description="where the sample is scored; Ray is asked for no GPU"
+    )
     drift: DriftOptions = Field(default=DriftOptions(), description="when a fall of CLIPScores raises the alarm")
     baselines: dict[str, ScoreBaseline] = Field(
         default={}, description="healthy CLIPScores by model id; other models start with their first live ones"
@@ -105,7 +115,7 @@ class KeyArgs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     file: Path | None = Field(default=None, description="a line per key: its name, a colon, the key or its digest")
-    env: str | None = Field(default=None, description="an environment variable that holds the same")
+    env: str | None = Field(default=None, min_length=1, description="an environment variable that holds the same")
     images_per_minute: float | None = Field(
         default=None,
         gt=0,
@@ -158,7 +168,7 @@ class TracingArgs(BaseModel):
     @field_validator("endpoint")
     @classmethod
     def _is_an_address(cls, endpoint: str) -> str:
-        if not _ENDPOINT.fullmatch(endpoint):
+        if not (_ENDPOINT.fullmatch(endpoint) and _has_host(endpoint)):
             raise ValueError(f"{endpoint!r} is no address; write http://HOST:PORT or https://HOST:PORT")
         return endpoint
 
@@ -168,17 +178,30 @@ class TracingArgs(BaseModel):
         return endpoint + "/v1/traces" if (endpoint := self.endpoint.rstrip("/")).count("/") == 2 else self.endpoint
 
 
+def _has_host(address: str) -> bool:
+    """Whether an address has a host, and a port that there can be, or none."""
+    try:
+        parts = urlsplit(address)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 class AppArgs(BaseModel):
     """Arguments of ``serving.app:build_app``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    models: tuple[str, ...] = Field(default=(DEFAULT_MODEL,), min_length=1, description="ids or folders, default first")
+    models: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(DEFAULT_MODEL,), min_length=1, description="ids or folders, default first"
+    )
     models_dir: Path | None = Field(default=None, description="where ids are looked up; None: the bundled models")
     scorer: str | None = Field(default=DEFAULT_SCORER, description="None: no caption is scored")
-    device: str = Field(default="auto", description="auto: the GPU where there is one; cpu, cuda, ...")
+    device: str = Field(default="auto", pattern=_DEVICE, description="auto: the GPU where there is one; cpu, cuda, ...")
     dtype: str = Field(default="default", description="default: fp32 on a CPU, bf16 on CUDA")
-    threads: int | None = Field(default=None, gt=0, description="torch threads of the captioner; None: one per core")
+    threads: int | None = Field(
+        default=None, gt=0, le=1024, description="torch threads of the captioner; None: one per core"
+    )
     max_batch_images: int = Field(default=32, gt=0, description="images of one forward pass")
     max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
     target_pass_s: float = Field(
@@ -199,7 +222,7 @@ class AppArgs(BaseModel):
         description="whether a large JPEG is decoded at 1/2, 1/4 or 1/8 of its size, where that is still twice what "
         "the models see of it: faster, in less memory; some captions come out in other words",
     )
-    decode_threads: int = Field(default=2, gt=0, description="threads that open images")
+    decode_threads: int = Field(default=2, gt=0, le=256, description="threads that open images")
     limits: Limits = Field(default=Limits(), description="what clients may ask for")
     experiments: tuple[Experiment, ...] = Field(default=(), description="A/B experiments; their names differ")
     monitor: MonitorArgs = Field(
@@ -232,6 +255,20 @@ class AppArgs(BaseModel):
         if wrong := [origin for origin in origins if origin != "*" and not _ORIGIN.fullmatch(origin)]:
             raise ValueError(f"{wrong[0]!r} is no origin; write https://HOST or https://HOST:PORT, without a path")
         return origins
+
+    @field_validator("dtype")
+    @classmethod
+    def _is_a_dtype(cls, dtype: str) -> str:
+        if dtype not in DTYPES:
+            raise ValueError(f"no dtype {dtype!r}; there are: {', '.join(DTYPES)}")
+        return dtype
+
+    @field_validator("ledger")
+    @classmethod
+    def _is_a_database(cls, ledger: str) -> str:
+        if not _LEDGER.fullmatch(ledger):  # it may hold a password, so it is not repeated
+            raise ValueError("is no address of a ledger; write sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+        return ledger
 
     @model_validator(mode="after")
     def _experiments_can_be_told_apart(self) -> Self:

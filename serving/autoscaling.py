@@ -12,6 +12,7 @@ from ray.serve.config import AutoscalingContext
 
 IMAGES_IN_HAND = "images_in_hand"
 """The name under which a replica tells Ray how many images it was given and has not answered."""
+_FEWEST, _MOST = 0.01, 1_000_000
 
 
 class InHand:
@@ -39,8 +40,11 @@ class ImagesInHand:
     """
 
     def __init__(self, target_images: float = 16.0) -> None:
-        if isinstance(target_images, bool) or not isinstance(target_images, int | float) or not target_images > 0:
-            raise ValueError(f"target_images is {target_images!r}; give a number of images above 0")
+        a_number = isinstance(target_images, int | float) and not isinstance(target_images, bool)
+        if not (a_number and _FEWEST <= target_images <= _MOST):
+            raise ValueError(
+                f"target_images is {target_images!r}; give a number of images above 0, {_FEWEST:g} to {_MOST:,}"
+            )
         self._target_images = target_images
 
     def __call__(self, context: AutoscalingContext) -> tuple[float, dict[str, Any]]:

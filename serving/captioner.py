@@ -5,7 +5,7 @@ import io
 import logging
 import os
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from models.decoding import parse_decode
-from models.errors import LimnerError, OverloadedError
+from models.errors import LimnerError
 from serving import metrics
 from serving.args import AppArgs
 from serving.autoscaling import IMAGES_IN_HAND, InHand
@@ -76,8 +76,7 @@ class Captioner:
         if registry is not None:
             shelf = EngineShelf(self._engine, models, self._watch, args)
             changes = ModelChanges(replica, models, shelf, RayRegistry(registry).sync)
-            with suppress(OverloadedError):  # it may start later; then there were no changes yet, or they come soon
-                await changes.once()
+            await changes.first()
             self._run_beside(changes.run())
 
     async def caption(self, job: CaptionJob) -> CaptionReply | LimnerError:

@@ -81,6 +81,8 @@ def serve(
     from serving.served_models import ServedModels
     from serving.tracing import with_tracing
 
+    if models_dir is not None and not models_dir.is_dir():
+        raise RequestError("invalid_request", f"--models-dir {models_dir} is no folder")
     args = _app_args(
         models=tuple(model or (DEFAULT_MODEL,)),
         models_dir=models_dir,

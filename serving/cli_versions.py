@@ -62,7 +62,7 @@ def rollback(
 def _key(server: str | None) -> str:
     """The admin key, which is missed before anything is changed."""
     key = os.environ.get(_KEY_VARIABLE, "")
-    if server is not None and not key:
+    if server is not None and not (key.isascii() and key.isprintable() and key.strip()):
         raise RequestError("invalid_request", f"--server needs an admin key of that server in ${_KEY_VARIABLE}")
     return key
 
@@ -73,7 +73,8 @@ def _serve(server: str | None, key: str, model: str) -> None:
         return
     url = f"{server.rstrip('/')}/v1/admin/models"
     try:
-        answer = httpx.post(url, json={"model": model}, headers={"x-api-key": key}, timeout=_TIMEOUT_S)
+        with httpx.Client(trust_env=False, timeout=_TIMEOUT_S) as client:  # through no proxy, which would see the key
+            answer = client.post(url, json={"model": model}, headers={"x-api-key": key.strip()})
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise RequestError("invalid_request", f"--server {server} does not answer: {error}") from None
     if not answer.is_success:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from models.errors import CheckpointError, LimnerError
+from models.errors import CheckpointError, LimnerError, OverloadedError
 from serving.model_registry import Seen, Versions, Wanted
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,15 @@ class ModelChanges(Generic[L]):
                 logger.warning("changes of the models are not carried out yet: %s", error)
                 await asyncio.sleep(_AGAIN_AFTER_S)
 
+    async def first(self) -> None:
+        """As ``once``, at the start of a replica, which must not fail of it: what is left is carried out later."""
+        try:
+            await self.once()
+        except OverloadedError:  # the registry may start later; then there were no changes yet, or they come soon
+            pass
+        except LimnerError as error:  # of a model that came since, whose files are gone, say
+            logger.error("started without a model that the others serve: %s", error)
+
     async def once(self) -> None:
         """Ask, and carry out what is wanted.
 
@@ -62,17 +71,24 @@ class ModelChanges(Generic[L]):
         if wanted is None:
             return
         prepared = await self._take_up(wanted)
+        failures = []
         for model, revision in wanted.models:
             if self._have.get(model) != revision:
-                self._shelf.put(model, prepared.pop((model, revision), None) or await self._shelf.load(model))
-                self._have[model] = revision
+                ready = prepared.get((model, revision))
+                try:
+                    self._shelf.put(model, await (ready if ready is not None else self._shelf.load(model)))
+                    self._have[model] = revision
+                except Exception as error:  # the others are carried out all the same
+                    failures.append((model, error))
         for model in self._have.keys() - dict(wanted.models).keys():
             await self._shelf.drop(model)
             del self._have[model]
+        if failures:
+            raise _refusal(*failures[0])
         self._revision = wanted.revision
 
-    async def _take_up(self, wanted: Wanted) -> dict[tuple[str, int], L]:
-        """Begin to load what is coming; returns what came before and is loaded."""
+    async def _take_up(self, wanted: Wanted) -> dict[tuple[str, int], Awaitable[L]]:
+        """Begin to load what is coming; returns what came before."""
         if wanted.coming == self._coming:
             return {}
         before, self._coming = (self._coming, self._loading), wanted.coming
@@ -80,7 +96,7 @@ class ModelChanges(Generic[L]):
         if wanted.coming is not None:
             self._loading = asyncio.create_task(self._shelf.load(wanted.coming[0]))
         if before[0] in wanted.models and before[1] is not None:
-            return {before[0]: await before[1]}
+            return {before[0]: before[1]}
         if before[1] is not None:
             before[1].cancel()
         return {}
@@ -90,14 +106,15 @@ class ModelChanges(Generic[L]):
         seen = Seen(self._replica, self._captions, self._revision, versions)
         if self._loading is None or not self._loading.done() or self._loading.cancelled():
             return seen
-        failure = _refusal(self._coming, self._loading.exception())
+        assert self._coming is not None
+        error = self._loading.exception()
+        failure = _refusal(self._coming[0], error) if error is not None else None
         return Seen(self._replica, self._captions, self._revision, versions, self._coming, failure)
 
 
-def _refusal(coming: tuple[str, int] | None, error: BaseException | None) -> LimnerError | None:
+def _refusal(model: str, error: BaseException) -> LimnerError:
     """Why a model cannot be served, in words for whoever asked for it."""
-    if error is None or isinstance(error, LimnerError):
+    if isinstance(error, LimnerError):
         return error
-    assert coming is not None
-    logger.error("model %r cannot be loaded", coming[0], exc_info=error)
-    return CheckpointError("bad_config", f"model {coming[0]!r} cannot be loaded: {type(error).__name__}: {error}")
+    logger.error("model %r cannot be loaded", model, exc_info=error)
+    return CheckpointError("bad_config", f"model {model!r} cannot be loaded: {type(error).__name__}: {error}")

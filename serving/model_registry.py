@@ -110,15 +110,17 @@ class ModelRegistry:
         async with self._one_change:
             if model not in self._models:
                 served = ", ".join(self._models)
-                raise UnknownNameError("unknown_model", f"no model {model!r} is served here; there are: {served}")
+                raise UnknownNameError("unknown_model", f"no model {model[:200]!r} is served here; there are: {served}")
             if model == self._default:
                 raise RequestError("invalid_request", f"{model!r} is the default model: requests may name none")
             self._hidden.add(model)
             self._next_revision()
-            await self._applied(captioners=False)
-            del self._models[model]
-            self._hidden.discard(model)
-            self._next_revision()
+            try:
+                await self._applied(captioners=False)
+                del self._models[model]
+            finally:  # else a caller that leaves now would leave a model that is neither there nor away
+                self._hidden.discard(model)
+                self._next_revision()
             await self._applied()
 
     def _next_revision(self) -> int:

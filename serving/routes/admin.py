@@ -64,9 +64,11 @@ async def remove_model(
     """Serve one model less. What was accepted is still answered. Neither the default model can go nor one of which an
     experiment has an arm."""
     admin = await _admin_of(request, services)
+    if len(request.query_params.getlist("model")) > 1:
+        raise RequestError("invalid_request", "model: given twice in the query; one request takes out one model")
     users = [each.name for each in services.args.experiments if any(arm.model == model for arm in each.arms)]
     if users:
-        raise RequestError("invalid_request", f"model {model!r} has an arm of experiment {users[0]!r}")
+        raise RequestError("invalid_request", f"model {model[:200]!r} has an arm of experiment {users[0]!r}")
     await admin.registry.remove(model)
     return Response(status_code=204)
 

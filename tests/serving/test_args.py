@@ -1,12 +1,16 @@
 """Arguments of the application."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from serving.args import AppArgs, Limits, MonitorArgs
+from models.device import pick_device, pick_dtype
+from models.errors import RequestError
+from serving.args import DTYPES, AppArgs, Limits, MonitorArgs
 from serving.drift import ScoreBaseline
+from serving.validation import explain
 
 HOSTS_THAT_ARE_NONE: list[Any] = [
     [],
@@ -58,6 +62,22 @@ def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
         {"models": []},
         {"model": "fake"},
         {"threads": 0},
+        {"threads": 10**9},
+        {"decode_threads": 10**9},
+        {"models": [""]},
+        {"device": "cdua"},
+        {"device": "cuda:x"},
+        {"dtype": "fp31"},
+        {"ledger": ""},
+        {"ledger": "mysql://host/name"},
+        {"monitor": {"scorer_device": "gpu"}},
+        {"api_keys": {"env": ""}},
+        {"tracing": {"endpoint": "http://host:99999"}},
+        {"tracing": {"endpoint": "http://host:port"}},
+        {"tracing": {"endpoint": "http://:4318"}},
+        {"tracing": {"endpoint": "http://[::1"}},
+        {"limits": {"max_queue_images": 10**12}},
+        {"limits": {"deadline_s": 1e308}},
         {"limits": {"max_images": 300}},
         {"target_pass_s": 0},
         {"limits": {"deadline_s": float("inf")}},
@@ -72,8 +92,28 @@ def test_a_sample_is_scored_where_there_are_a_scorer_and_a_share() -> None:
     ],
 )
 def test_what_cannot_work_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError) as caught:
         AppArgs.model_validate(wrong)
+    assert str(caught.value.errors()[0]["loc"][:1]) in (str(tuple(wrong)), "()")  # it names the option
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:1", "mps"])
+def test_devices_are_those_of_the_models(device: str) -> None:
+    assert AppArgs(device=device).device == device
+    with suppress(RequestError):  # this machine may lack it, which is another matter
+        pick_device(device)
+
+
+def test_dtypes_are_those_of_the_models() -> None:
+    with pytest.raises(RequestError) as caught:
+        pick_dtype("none", pick_device("cpu"))
+    assert caught.value.detail.endswith("there are: " + ", ".join(DTYPES))
+
+
+def test_a_ledger_that_is_refused_is_not_repeated_since_it_may_hold_a_password() -> None:
+    with pytest.raises(ValidationError) as caught:
+        AppArgs(ledger="mysql://me:secret@host/name")
+    assert "secret" not in explain(caught.value)
 
 
 def test_images_by_url_are_off_unless_asked_for() -> None:

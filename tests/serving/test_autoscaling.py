@@ -65,7 +65,7 @@ def test_none_is_taken_away_while_one_has_not_told_yet() -> None:
     assert policy(context({}, running=0, target=1)) == (1, {})
 
 
-@pytest.mark.parametrize("target", [0, -1, float("nan"), "16", None, True])
+@pytest.mark.parametrize("target", [0, -1, float("nan"), float("inf"), 1e-320, 10**400, "16", None, True])
 def test_a_target_that_is_none_is_refused(target: Any) -> None:
     with pytest.raises(ValueError, match=f"target_images is {target!r}; give a number of images above 0"):
         ImagesInHand(target)

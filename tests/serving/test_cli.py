@@ -130,14 +130,17 @@ def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> N
     assert all(result["captions"] for answer in answers for result in answer.json()["results"])
 
 
-def test_serve_refuses_experiments_that_cannot_run(tmp_path: Path) -> None:
+def test_serve_refuses_at_once_what_cannot_run(tmp_path: Path) -> None:
     (tmp_path / "tone.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b, model: nope}]}]")
     (tmp_path / "good.yaml").write_text("experiments: [{name: tone, arms: [{label: a}, {label: b}]}]")
     (tmp_path / "notes.db").write_text("no database")
     for words, told in (
         (["--experiments", "absent.yaml"], "bad_experiments: absent.yaml: cannot be read"),
         (["--experiments", "tone.yaml"], "bad_experiments: experiment 'tone', arm 'b': no model 'nope' is served"),
-        (["--experiments", "good.yaml", "--ledger", "notes.db"], "bad_ledger: the ledger's address is no database"),
+        (["--experiments", "good.yaml", "--ledger", "notes.db"], "invalid_request: ledger: is no address of a ledger"),
+        (["--models-dir", "nowhere"], "invalid_request: --models-dir nowhere is no folder"),
+        (["--device", "cdua"], "invalid_request: device: "),
+        (["--limit", "max_queue_images=1000000000000"], "invalid_request: --limit max_queue_images: "),
         (["--experiments", "good.yaml", "--ledger", "sqlite:///notes.db"], "bad_ledger: the ledger sqlite:///notes.db"),
     ):
         refused = run(["serve", "--model", "fake", "--no-scorer", *words], tmp_path)

@@ -1,6 +1,7 @@
 """Models that come and go under load, through the real application."""
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from models import cli
 from models.decoding import parse_decode
+from models.file_hashes import sha256_of
 from models.images import load_image
 from models.pipeline import load_pipeline
 from tests.models.families.compact.tiny import tiny_captioner
@@ -148,6 +152,33 @@ def test_without_an_admin_key_nothing_is_done(client: httpx.Client, served_dir: 
     assert hot not in served(client)
 
 
+def test_the_model_without_files_is_not_one_of_the_folder(client: httpx.Client, served_dir: Path) -> None:
+    write_version(served_dir, "fake", 1)
+    refused = put(client, "fake")
+    assert (refused.status_code, refused.json()["code"]) == (404, "unknown_model")
+    (served_dir / "fake").unlink()
+
+
+def test_one_request_takes_out_one_model(client: httpx.Client) -> None:
+    refused = client.delete(f"{ROUTE}?model=fake&model=nowhere", headers=KEY)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request") and "twice" in refused.text
+
+
+def test_weights_of_which_no_caption_comes_change_nothing(client: httpx.Client, served_dir: Path, hot: str) -> None:
+    first = write_version(served_dir, hot, 1)
+    put(client, hot)
+    write_version(served_dir, hot, 2)
+    weights = served_dir / hot / "decoder.safetensors"
+    save_file({name: torch.full_like(each, torch.nan) for name, each in load_file(weights).items()}, weights)
+    card = served_dir / hot / "card.json"
+    written = json.loads(card.read_text("utf-8"))
+    written["parts"]["decoder"]["sha256"] = sha256_of(weights)
+    card.write_text(json.dumps(written), "utf-8")
+    refused = put(client, hot)
+    assert (refused.status_code, refused.json()["code"]) == (422, "wrong_keys") and "NaN" in refused.text
+    assert text_of(caption(client, hot)) == first
+
+
 def test_what_is_needed_cannot_go(client: httpx.Client) -> None:
     default = client.delete(ROUTE, params={"model": "fake"}, headers=KEY)
     assert (default.status_code, default.json()["code"]) == (422, "invalid_request")
@@ -169,7 +200,9 @@ def test_the_command_line_installs_and_rolls_back_in_the_running_server(
     for seed in (1, 2):
         save_tuned(tmp_path / str(seed), tiny_captioner(seed), "mle")
         words = [str(tmp_path / str(seed)), "--id", hot, "--models-dir", str(served_dir), "--server", server]
-        assert cli.run(["models", "install", *words]) == 2  # without a key nothing is installed
+        for key in ("", "schlüssel-mit-umlaut", "two\nlines"):  # without a key that can be sent nothing is installed
+            monkeypatch.setenv("LIMNER_ADMIN_KEY", key)
+            assert cli.run(["models", "install", *words]) == 2
         monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
         assert cli.run(["models", "install", *words]) == 0
         monkeypatch.delenv("LIMNER_ADMIN_KEY")

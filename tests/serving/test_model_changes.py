@@ -167,6 +167,52 @@ def test_a_captioner_that_dies_is_not_waited_for_and_a_new_one_catches_up() -> N
     run(scenario)
 
 
+def test_a_model_whose_files_are_gone_holds_up_neither_a_new_replica_nor_the_others() -> None:
+    async def scenario(world: World) -> None:
+        await world.registry.put("c")
+        await world.registry.put("d")
+        late = Shelf("a", "b")
+        load = late.load
+
+        async def all_but_c(model: str) -> int:
+            if model == "c":
+                raise BROKEN
+            return await load(model)
+
+        late.load = all_but_c  # type: ignore[method-assign]
+
+        async def ask(seen: Seen) -> Wanted | None:
+            return world.registry.sync(seen)
+
+        changes = ModelChanges("late", ("a", "b"), late, ask)
+        await changes.first()
+        assert list(late.models) == ["a", "b", "d"]
+        world.tasks.append(asyncio.create_task(changes.run()))
+        await world.registry.put("e")
+        await world.registry.remove("b")
+        assert list(late.models) == ["a", "d", "e"]
+        late.load = load  # type: ignore[method-assign]
+        await world.all_ask()
+        assert set(late.models) == {"a", "c", "d", "e"}
+
+    run(scenario)
+
+
+def test_a_caller_that_leaves_while_a_model_goes_leaves_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        world.tasks[2].cancel()  # an ingress that asks no more is waited for, and meanwhile the caller leaves
+        removing = asyncio.create_task(world.registry.remove("b"))
+        await asyncio.sleep(0.02)
+        removing.cancel()
+        with suppress(asyncio.CancelledError):
+            await removing
+        world.tasks[2] = world.start(2, world.shelves[2])
+        await world.all_ask()
+        assert [list(shelf.models) for shelf in world.shelves] == [["a", "b"]] * 3
+
+    run(scenario)
+
+
 def test_a_registry_that_starts_anew_learns_what_was_changed() -> None:
     async def scenario(world: World) -> None:
         await world.registry.put("c")
