@@ -69,6 +69,15 @@ def test_it_names_options_that_limner_has() -> None:
         )
 
 
+def test_files_that_only_root_sees_are_found_by_root() -> None:
+    """The shell of a user who types sudo cannot look into the folder of the log: a pattern would stay as it is."""
+    commands = re.findall(r"sudo [^`\n]*/var/log/limner[^`\n]*", TEXT)
+    assert len(commands) >= 3
+    for command in commands:
+        unquoted = re.sub(r"'[^']*'", "", command)
+        assert "*" not in unquoted, command
+
+
 def test_it_installs_this_version() -> None:
     installed = TEXT[: TEXT.index("## Upgrade")]
     assert set(re.findall(r"/opt/limner-([\d.]+\d)", installed)) == {__version__}

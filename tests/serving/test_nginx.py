@@ -146,8 +146,9 @@ def test_a_large_body_is_refused_in_openais_form_on_its_route(https: httpx.Clien
 def test_a_large_body_is_refused_alike_over_http_2(nginx: Nginx, tmp_path: Path, path: str) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(Limits().max_body_bytes + 1)
-    told = ("-w", "\n%{http_version} %{http_code}")
-    said = nginx.curl(path, "--http2", "--data-binary", f"@{tmp_path / 'large'}", *told)
+    said = nginx.curl(
+        path, "--http2", "--data-binary", f"@{tmp_path / 'large'}", "-w", "\n%{http_version} %{http_code}"
+    )
     body, _, facts = said.rpartition("\n")
     assert facts == "2 413"
     refusal = json.loads(body)
