@@ -17,6 +17,7 @@ from serving.args import Limits
 from serving.errors import HTTP_STATUS, PROBLEM_TYPE
 from serving.openai_errors import OPENAI_ROUTES
 from serving.openai_schemas import OpenAIError
+from serving.registry_deployment import _CHANGE_TIMEOUT_S
 from serving.request_ids import usable_id
 from tests.serving.conftest import BODY_TIMEOUT_S
 from tests.serving.nginx import CONFIG, NAME, Nginx, running_nginx
@@ -139,6 +140,17 @@ def test_a_large_body_is_refused_in_openais_form_on_its_route(https: httpx.Clien
         error = OpenAIError.model_validate_json(answer.content).error
         assert (answer.status_code, error.code, error.type) == (413, "body_too_large", "invalid_request_error")
         assert answer.headers["content-type"] == "application/json"
+
+
+@needs_nginx
+@pytest.mark.parametrize("path", ["/v1/captions", "/metrics", *OPENAI_ROUTES])
+def test_a_large_body_over_http2_is_refused_in_the_same_form(nginx: Nginx, tmp_path: Path, path: str) -> None:
+    (tmp_path / "large").write_bytes(b"a" * (Limits().max_body_bytes + 1))
+    said = nginx.curl(
+        path, "--http2", "--data-binary", f"@{tmp_path / 'large'}", "-w", "\n%{http_version} %{http_code}"
+    )
+    body, _, rest = said.rpartition("\n")
+    assert rest == "2 413" and "body_too_large" in json.dumps(json.loads(body))
 
 
 @needs_nginx
@@ -272,7 +284,8 @@ def test_its_bounds_are_limners() -> None:
     text, limits = CONFIG.read_text("utf-8"), Limits()
     assert f"the body is larger than {limits.max_body_bytes} bytes" in text
     assert f"client_max_body_size {limits.max_body_bytes >> 20}m;" in text
-    [timeout] = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    timeout, admins = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(admins) > _CHANGE_TIMEOUT_S  # of the registry, for models that load
     assert int(timeout) > limits.deadline_s + 5  # with the grace of the ingress
 
 
