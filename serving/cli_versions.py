@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from models import versions as installed
 from models.errors import RequestError
 
 _KEY_VARIABLE = "LIMNER_ADMIN_KEY"
+_ADDRESS = re.compile(r"https?://([^\s/?#\[\]]+|\[[0-9A-Fa-f:.]+\](:[0-9]+)?)(/[^\s?#]*)?")
 _TIMEOUT_S = 340.0  # beyond what the server gives its captioners to load
 
 Model = Annotated[str, typer.Argument(help="The id.")]
@@ -60,8 +62,10 @@ def rollback(
 
 
 def _key(server: str | None) -> str:
-    """The admin key, which is missed before anything is changed."""
+    """The admin key. That it is missing, or that the address is none, is told before anything is changed."""
     key = os.environ.get(_KEY_VARIABLE, "")
+    if server is not None and not _ADDRESS.fullmatch(server):
+        raise RequestError("invalid_request", f"--server {server!r} is no address; write http://HOST:PORT")
     if server is not None and not (key.isascii() and key.isprintable() and key.strip()):
         raise RequestError("invalid_request", f"--server needs an admin key of that server in ${_KEY_VARIABLE}")
     return key

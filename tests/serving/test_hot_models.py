@@ -204,6 +204,8 @@ def test_the_command_line_installs_and_rolls_back_in_the_running_server(
             monkeypatch.setenv("LIMNER_ADMIN_KEY", key)
             assert cli.run(["models", "install", *words]) == 2
         monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
+        for address in ("127.0.0.1:8000", "ftp://127.0.0.1", "http://[::1"):  # nor where nobody can be asked
+            assert cli.run(["models", "install", *words[:-1], address]) == 2
         assert cli.run(["models", "install", *words]) == 0
         monkeypatch.delenv("LIMNER_ADMIN_KEY")
         texts.append(text_of(caption(client, hot)))

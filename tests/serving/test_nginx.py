@@ -17,6 +17,7 @@ from serving.args import Limits
 from serving.errors import HTTP_STATUS, PROBLEM_TYPE
 from serving.openai_errors import OPENAI_ROUTES
 from serving.openai_schemas import OpenAIError
+from serving.registry_deployment import _CHANGE_TIMEOUT_S
 from serving.request_ids import usable_id
 from tests.serving.conftest import BODY_TIMEOUT_S
 from tests.serving.nginx import CONFIG, NAME, Nginx, running_nginx
@@ -142,7 +143,7 @@ def test_a_large_body_is_refused_in_openais_form_on_its_route(https: httpx.Clien
 
 
 @needs_nginx
-@pytest.mark.parametrize("path", ["/v1/captions", *OPENAI_ROUTES])
+@pytest.mark.parametrize("path", ["/v1/captions", "/metrics", *OPENAI_ROUTES])
 def test_a_large_body_is_refused_alike_over_http_2(nginx: Nginx, tmp_path: Path, path: str) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(Limits().max_body_bytes + 1)
@@ -286,7 +287,8 @@ def test_its_bounds_are_limners() -> None:
     text, limits = CONFIG.read_text("utf-8"), Limits()
     assert f"the body is larger than {limits.max_body_bytes} bytes" in text
     assert f"client_max_body_size {limits.max_body_bytes >> 20}m;" in text
-    [timeout] = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    timeout, admins = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(admins) > _CHANGE_TIMEOUT_S  # of the registry, for models that load
     assert int(timeout) > limits.deadline_s + 5  # with the grace of the ingress
 
 
