@@ -16,6 +16,7 @@ from models.catalog import find_part
 from models.errors import CheckpointError, DataError
 from models.file_hashes import file_inside, sha256_of, verify, verify_files
 from models.mixing.quantised_delta import apply_delta
+from models.moves import sync
 
 
 def read_parts(folder: Path, card: WeightsCard, models_dir: Path | None = None) -> dict[str, Tensor]:
@@ -141,8 +142,8 @@ def write_checkpoint(
         (draft / CARD_FILE).write_text(dump_card(card), encoding="utf-8")
         for path in draft.iterdir():
             path.chmod(0o644)  # safetensors writes for the owner alone, and others serve what one user trained
-            _sync(path)
-        _sync(draft)
+            sync(path)
+        sync(draft)
         replace_folder(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # gone already when all went well
@@ -156,7 +157,7 @@ def replace_folder(draft: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
     draft.rename(folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -181,14 +182,6 @@ def _stored(name: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         limit = stored.dtype
         raise DataError("not_finite", f"tensor {name} has values that are NaN or beyond {limit}: nothing is written")
     return stored.contiguous().clone()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def to_json_config(config: Any) -> str:
