@@ -1,6 +1,7 @@
 """Pictures in company: who joins is captioned as if alone, who leaves is forgotten, scores come for several at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -102,22 +103,17 @@ def test_pictures_of_all_manners_are_encoded_together() -> None:
     manners = [Manner(parse_decode({"name": "beam", "options": {"beams": beams}})) for beams in (1, 2, 3)]
     asks = [Ask(manners[number % 3], picture) for number, picture in enumerate(images(6))]
     alone = [pipeline.caption_asks([ask]).captions[0][0].text for ask in asks]
+    captioner: Any = pipeline.captioner
     sizes: list[int] = []
-    encode = pipeline.captioner.encode
 
-    def counting(pixels: torch.Tensor) -> torch.Tensor:
-        sizes.append(len(pixels))
-        memory: torch.Tensor = encode(pixels)
-        return memory
+    def counted(encode: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+        def counting(pixels: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(pixels))
+            return encode(pixels)
 
-    stem = pipeline.captioner.encode_stem  # type: ignore[attr-defined]
+        return counting
 
-    def counting_stem(pixels: torch.Tensor) -> torch.Tensor:
-        sizes.append(len(pixels))
-        features: torch.Tensor = stem(pixels)
-        return features
-
-    pipeline.captioner.encode, pipeline.captioner.encode_stem = counting, counting_stem  # type: ignore[attr-defined, method-assign]
+    captioner.encode, captioner.encode_stem = counted(captioner.encode), counted(captioner.encode_stem)
     assert [captions[0].text for captions in pipeline.caption_asks(asks).captions] == alone
     assert sizes == [6]
 
