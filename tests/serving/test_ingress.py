@@ -96,7 +96,7 @@ def test_a_silent_monitor_or_captioner_is_told_within_a_second() -> None:
     assert asyncio.run(backend(_silent).ready()) is False
     with pytest.raises(OverloadedError, match="not ready yet"):
         asyncio.run(backend(_silent).score(JOB))
-    assert time.monotonic() - started < 4.5
+    assert time.monotonic() - started < 10  # three waits of a second; what is silent is so for 60 s
 
 
 def test_a_call_that_nobody_waits_for_is_cancelled_on_the_replica() -> None:
