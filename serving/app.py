@@ -1,6 +1,7 @@
 """The Ray Serve application: ingress -> captioner -> scorer of a sample, all reporting to a monitor; an A/B ledger; a
 registry where models may come and go."""
 
+import math
 import os
 
 import ray
@@ -36,9 +37,10 @@ def build_app(args: AppArgs) -> Application:
     may_change = args.admin_keys is not None
     registry = RegistryOwner.bind(tuple(ServedModels.from_args(args).cards)) if may_change else None  # type: ignore[attr-defined]
     captioner = Captioner.options(  # type: ignore[attr-defined]
+        num_replicas=args.captioners,
         max_ongoing_requests=most_requests,
         graceful_shutdown_timeout_s=last_answer_s,
-        ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args.device)},
+        ray_actor_options={"num_cpus": 1, "num_gpus": _gpus(args)},
     ).bind(args, monitor, scorer, registry)
     ledger = None
     if args.experiments:
@@ -50,7 +52,10 @@ def build_app(args: AppArgs) -> Application:
     return app
 
 
-def _gpus(device: str) -> int:
-    if device.startswith("cuda"):
-        return 1
-    return int(device == "auto" and ray.is_initialized() and ray.cluster_resources().get("GPU", 0) >= 1)  # type: ignore[no-untyped-call]
+def _gpus(args: AppArgs) -> float:
+    """Of one captioner: a GPU where there are enough for all, else an equal share of one."""
+    cards = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else 0  # type: ignore[no-untyped-call]
+    if not args.device.startswith("cuda") and not (args.device == "auto" and cards):
+        return 0
+    sharers = math.ceil(args.captioners / cards) if cards else 1
+    return 1 if sharers == 1 else math.floor(1e4 / sharers) / 1e4  # Ray counts in ten-thousandths

@@ -199,8 +199,15 @@ class AppArgs(BaseModel):
     scorer: str | None = Field(default=DEFAULT_SCORER, description="None: no caption is scored")
     device: str = Field(default="auto", pattern=_DEVICE, description="auto: the GPU where there is one; cpu, cuda, ...")
     dtype: str = Field(default="default", description="default: fp32 on a CPU, bf16 on CUDA")
+    captioners: int = Field(
+        default=1,
+        gt=0,
+        le=256,
+        description="processes that caption, each with its own copy of the models; a Serve config file says "
+        "num_replicas or autoscaling_config of Captioner instead",
+    )
     threads: int | None = Field(
-        default=None, gt=0, le=1024, description="torch threads of the captioner; None: one per core"
+        default=None, gt=0, le=1024, description="torch threads of a captioner; None: its share of the cores"
     )
     max_batch_images: int = Field(default=32, gt=0, description="images of one forward pass")
     max_batch_rows: int = Field(default=192, gt=0, description="images x beams of one forward pass")
@@ -273,6 +280,17 @@ class AppArgs(BaseModel):
     @model_validator(mode="after")
     def _experiments_can_be_told_apart(self) -> Self:
         check_names(self.experiments)
+        return self
+
+    @model_validator(mode="after")
+    def _arms_that_rerank_can_be_scored(self) -> Self:
+        for experiment in self.experiments if self.scorer is None else ():
+            for arm in experiment.arms:
+                if arm.decode is not None and arm.decode.rerank is not None:
+                    raise ValueError(
+                        f"experiment {experiment.name!r}: arm {arm.label!r} reranks by {arm.decode.rerank}, which "
+                        "needs a scorer, and this server has none: leave out decode.rerank, or name a scorer"
+                    )
         return self
 
     @property

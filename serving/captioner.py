@@ -14,6 +14,7 @@ from PIL import Image
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
+from models.cpus import usable_cores
 from models.decoding import parse_decode
 from models.errors import LimnerError
 from serving import metrics
@@ -108,6 +109,7 @@ class Captioner:
 
     async def drain(self, timeout_s: float) -> bool:
         """Refuse new jobs and wait for the accepted ones; false when some are left."""
+        logger.info("told to stop: new requests are refused, accepted ones are answered")
         drained = await asyncio.to_thread(self._engine.drain, timeout_s)
         if self._spans is not None:
             await self._spans.flushed()
@@ -134,11 +136,17 @@ class Captioner:
             raise RuntimeError(f"model {model!r} failed on its first picture: {failure.code}: {failure.detail}")
 
 
+def threads_of(args: AppArgs) -> int:
+    """torch threads of one captioner: as asked for, or its share of the cores."""
+    return args.threads or max(1, usable_cores() // args.captioners)
+
+
 def _load(args: AppArgs) -> "dict[str, LoadedModel]":
     from models.device import set_threads  # deferred: torch again
     from serving.model_pool import load_models
 
-    set_threads(args.threads)  # Ray sets OMP_NUM_THREADS to the replica's num_cpus; the choice is ours
+    # Ray sets OMP_NUM_THREADS to the replica's num_cpus; the choice is ours.
+    set_threads(threads_of(args))
     if args.device == "auto":
         _warn_of_unseen_gpus()
     return load_models(args)

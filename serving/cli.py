@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
 from models.cli_values import key_values
+from models.cpus import usable_cores
 from models.drafting import DRAFT_BY_DEFAULT, DRAFT_HELP
 from models.errors import RequestError
 from serving.api_keys import read_api_keys
@@ -37,7 +38,12 @@ def serve(
     ] = 0.1,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="default, fp32, bf16, int8 or auto.")] = "default",
-    threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
+    captioners: Annotated[
+        int, typer.Option(help="Processes that caption, each with its own copy of the models.", min=1)
+    ] = 1,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads of each. Default: its share of the usable cores.", min=1)
+    ] = None,
     feature_cache: Annotated[
         float, typer.Option(help="Seconds that the encoded form of a picture is kept for another caption of it.", min=0)
     ] = 60.0,
@@ -83,12 +89,16 @@ def serve(
 
     if models_dir is not None and not models_dir.is_dir():
         raise RequestError("invalid_request", f"--models-dir {models_dir} is no folder")
+    if captioners > (cores := usable_cores()):
+        detail = f"--captioners {captioners}: each needs a core, and this machine lets limner use {cores}"
+        raise RequestError("invalid_request", detail)
     args = _app_args(
         models=tuple(model or (DEFAULT_MODEL,)),
         models_dir=models_dir,
         scorer=None if no_scorer else scorer,
         device=device,
         dtype=dtype,
+        captioners=captioners,
         threads=threads,
         feature_cache_s=feature_cache,
         draft=draft,
@@ -128,7 +138,7 @@ def _limits(words: Sequence[str]) -> Limits:
     try:
         return Limits.model_validate(given, strict=True)
     except ValidationError as error:
-        raise RequestError("invalid_request", f"--limit {explain(error).removeprefix('the request: ')}") from None
+        raise RequestError("invalid_request", f"--limit {explain(error)}") from None
 
 
 def _app_args(**given: Any) -> AppArgs:

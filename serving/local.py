@@ -67,9 +67,10 @@ def deployed(args: AppArgs, host: str, port: int) -> Iterator[str]:
 
 
 def _drain(deployment: str, timeout_s: float) -> None:
+    """Tell every replica; one that is gone keeps the others from nothing."""
     handle = serve.get_deployment_handle(deployment, _APP)
     try:
-        handle.drain.remote(timeout_s).result(timeout_s=timeout_s + 5)
+        handle.broadcast("drain", timeout_s).results(timeout_s=timeout_s + 5, return_exceptions=True)
     finally:
         # Its thread would start a Ray of its own when it finds this one gone.
         handle.shutdown()  # type: ignore[no-untyped-call]

@@ -21,17 +21,25 @@ def validated(schema: type[M], value: Any, *, strict: bool = True) -> M:
     try:
         return schema.model_validate(value, strict=strict)
     except ValidationError as error:
-        raise RequestError("invalid_request", explain(error)) from None
+        raise RequestError("invalid_request", explain(error, "the request")) from None
 
 
-def explain(error: ValidationError) -> str:
-    """``images.0.base64: Field required; num_captions: ...``"""
+def explain(error: ValidationError, whole: str | None = None) -> str:
+    """``images.0.base64: Field required; num_captions: ...``
+
+    ``whole`` is what a problem of no single field is called; None: nothing, its message stands alone.
+    """
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [f"{_path(problem)}: {problem['msg'].removeprefix('Value error, ')}" for problem in problems[:_MOST_SHOWN]]
+    shown = [": ".join([*_path(problem, whole), _message(problem)]) for problem in problems[:_MOST_SHOWN]]
     if len(problems) > _MOST_SHOWN:
         shown.append(f"and {len(problems) - _MOST_SHOWN} more")
     return "; ".join(shown)
 
 
-def _path(problem: Mapping[str, Any]) -> str:
-    return ".".join(str(part)[:80] for part in problem["loc"]) or "the request"
+def _path(problem: Mapping[str, Any], whole: str | None) -> list[str]:
+    path = ".".join(str(part)[:80] for part in problem["loc"]) or whole
+    return [path] if path else []
+
+
+def _message(problem: Mapping[str, Any]) -> str:
+    return str(problem["msg"]).removeprefix("Value error, ")

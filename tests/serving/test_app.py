@@ -2,10 +2,12 @@
 
 import inspect
 
+import pytest
 from ray.serve import Application
 
 from serving.app import build_app
 from serving.args import DEFAULT_LEDGER, AppArgs, MonitorArgs
+from serving.captioner import threads_of
 from tests.serving.experiments.support import experiment
 
 
@@ -65,3 +67,28 @@ def test_where_nothing_is_to_be_scored_there_is_no_process_for_it() -> None:
 def test_a_gpu_is_asked_for_by_name() -> None:
     found = deployments(build_app(AppArgs(models=("fake",), device="cuda")))
     assert found["Captioner"].ray_actor_options["num_gpus"] == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("captioners", "cards", "share"), [(1, 1, 1), (4, 4, 1), (2, 1, 0.5), (3, 2, 0.5), (3, 1, 0.3333), (2, 8, 1)]
+)
+def test_captioners_have_a_gpu_each_or_share_them(
+    monkeypatch: pytest.MonkeyPatch, captioners: int, cards: int, share: float
+) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"GPU": float(cards)})
+    found = deployments(build_app(AppArgs(models=("fake",), captioners=captioners)))["Captioner"]
+    assert found.num_replicas == captioners  # type: ignore[attr-defined]
+    assert found.ray_actor_options["num_gpus"] == share  # type: ignore[attr-defined]
+    on_one = int(1 / share)
+    assert on_one * cards >= captioners, "there is no place for all"
+
+
+@pytest.mark.parametrize(
+    ("captioners", "threads", "cores", "wanted"), [(1, None, 8, 8), (3, None, 8, 2), (8, None, 8, 1), (3, 5, 8, 5)]
+)
+def test_captioners_share_the_cores(
+    monkeypatch: pytest.MonkeyPatch, captioners: int, threads: int | None, cores: int, wanted: int
+) -> None:
+    monkeypatch.setattr("serving.captioner.usable_cores", lambda: cores)
+    assert threads_of(AppArgs(captioners=captioners, threads=threads)) == wanted

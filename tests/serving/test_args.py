@@ -116,6 +116,15 @@ def test_a_ledger_that_is_refused_is_not_repeated_since_it_may_hold_a_password()
     assert "secret" not in explain(caught.value)
 
 
+def test_an_arm_that_reranks_needs_a_scorer() -> None:
+    arms = [{"label": "a"}, {"label": "b", "decode": {"name": "sample", "rerank": "clip_score"}}]
+    experiments = [{"name": "tone", "arms": arms}]
+    assert AppArgs.model_validate({"experiments": experiments}).experiments[0].arms[1].decode is not None
+    with pytest.raises(ValidationError) as caught:
+        AppArgs.model_validate({"experiments": experiments, "scorer": None})
+    assert "experiment 'tone': arm 'b' reranks by clip_score, which needs a scorer" in explain(caught.value)
+
+
 def test_images_by_url_are_off_unless_asked_for() -> None:
     limits = Limits()
     assert (limits.urls, limits.url_hosts, limits.url_timeout_s) == (False, None, 10)

@@ -17,6 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from models.cpus import usable_cores
 from models.errors import RequestError
 from serving import cli
 from serving.args import KeyArgs, Limits
@@ -104,13 +105,14 @@ def stop_under_load(client: httpx.Client, process: "subprocess.Popen[str]") -> N
     """SIGTERM while many images wait: all of them are captioned, and whoever comes later is sent elsewhere."""
     slow = {
         "images": [{"base64": b64(picture)} for picture in pictures(8)],
-        "decode": {"name": "beam", "options": {"beams": 24}},
+        "decode": {"name": "beam", "options": {"beams": 64}},
     }
     quick = {"images": [{"base64": b64(png())}]}
     with ThreadPoolExecutor(100) as clients:
-        accepted = [clients.submit(client.post, "/v1/captions", json=slow) for _ in range(8)]
+        accepted = [clients.submit(client.post, "/v1/captions", json=slow) for _ in range(24)]
         while "limner_queue_images 0.0" in client.get("/metrics").text:
-            time.sleep(0.05)
+            assert not all(future.done() for future in accepted), "they never waited"
+            time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         refused = None
         while refused is None:
@@ -140,6 +142,7 @@ def test_serve_refuses_at_once_what_cannot_run(tmp_path: Path) -> None:
         (["--experiments", "good.yaml", "--ledger", "notes.db"], "invalid_request: ledger: is no address of a ledger"),
         (["--models-dir", "nowhere"], "invalid_request: --models-dir nowhere is no folder"),
         (["--device", "cdua"], "invalid_request: device: "),
+        (["--captioners", "1000"], "invalid_request: --captioners 1000: each needs a core"),
         (["--limit", "max_queue_images=1000000000000"], "invalid_request: --limit max_queue_images: "),
         (["--experiments", "good.yaml", "--ledger", "sqlite:///notes.db"], "bad_ledger: the ledger sqlite:///notes.db"),
     ):
@@ -154,7 +157,7 @@ def test_serve_until_told_to_stop(tmp_path: Path) -> None:
     key = "a-key-of-this-test-1"
     (tmp_path / "keys").write_text(f"tester: {key}\n")
     words = ["serve", "--model", "fake", "--no-scorer", "--device", "cpu", "--port", port]
-    words += ["--api-keys", "keys", "--log-dir", "logs"]
+    words += ["--api-keys", "keys", "--log-dir", "logs", "--captioners", str(captioners := min(2, usable_cores()))]
     process = subprocess.Popen(
         [*MAIN, *words],
         cwd=tmp_path,
@@ -177,6 +180,8 @@ def test_serve_until_told_to_stop(tmp_path: Path) -> None:
             stop_under_load(client, process)
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "starting with fake; this takes some seconds\n")
+        stopped = [path.read_text() for path in (tmp_path / "logs").glob("limner_captioner_*.jsonl")]
+        assert ["told to stop" in text for text in stopped] == [True] * captioners
         [log] = (tmp_path / "logs").glob("limner_ingress_*.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         assert [line.get("client") for line in lines[:2]] == [None, "tester"]

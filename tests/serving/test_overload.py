@@ -156,18 +156,22 @@ def test_it_does_what_it_can_and_refuses_the_rest(server: str, figure: Figures) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("threads", "least_goodput"),
+    ("captioners", "threads", "least_goodput"),
     [
-        pytest.param(max(1, usable_cores() - 1), 0.9, id="a core is left to the connections"),
+        pytest.param(1, max(1, usable_cores() - 1), 0.9, id="a core is left to the connections"),
         # The model's threads wait for each other: on two cores, what clients and refusals take is lost twice.
-        pytest.param(usable_cores(), 0.6, id="a thread for each core"),
+        pytest.param(1, usable_cores(), 0.6, id="a thread for each core"),
+        pytest.param(usable_cores(), 1, 0.6, id="a captioner for each core"),
     ],
 )
-def test_it_keeps_its_promise_for_2_minutes(figure: Figures, threads: int, least_goodput: float) -> None:
+def test_it_keeps_its_promise_for_2_minutes(
+    figure: Figures, captioners: int, threads: int, least_goodput: float
+) -> None:
     """Of one model, as `limner serve` has it, so that nothing of a request is read which is refused."""
     port = free_port()
     command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--model", served_models()[-1]]
-    options = ["--threads", str(threads), "--limit", f"max_queue_images={MAX_QUEUE_IMAGES}"]
+    options = ["--captioners", str(captioners), "--threads", str(threads)]
+    options += ["--limit", f"max_queue_images={MAX_QUEUE_IMAGES // captioners}"]  # each has a queue of its own
     with running("limner", [*command, *options], f"http://127.0.0.1:{port}") as url:
         overload(url, figure, measured_s=20, loaded_s=120, least_goodput=least_goodput, recovered_within_s=5)
 
