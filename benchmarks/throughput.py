@@ -13,9 +13,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -136,15 +136,13 @@ class Served:
         return f"{100 * self.last.cpu_s / self.last.seconds:.0f} %"
 
 
-def in_turn(*runs: Callable[[], float], turns: int) -> list[list[float]]:
-    """Each run once to warm up, then in turn, there and back again."""
-    for run in runs:
-        run()
-    measured: list[list[float]] = [[] for _ in runs]
+def in_turn(first: Callable[[], float], second: Callable[[], float], turns: int) -> tuple[list[float], list[float]]:
+    """Each run once to warm up, then in turn; who goes first alternates."""
+    first(), second()
+    measured: tuple[list[float], list[float]] = ([], [])
     for turn in range(turns):
-        there = range(len(runs))
-        for number in reversed(there) if turn % 2 else there:
-            measured[number].append(runs[number]())
+        for number in (0, 1) if turn % 2 else (1, 0):
+            measured[number].append((first, second)[number]())
     return measured
 
 
@@ -170,58 +168,54 @@ def server(models: Sequence[str], seconds: float, *more: str) -> Iterator[Served
 
 
 def compact_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
-    """All that is measured of the bundled model: a server as it starts by default and, where there are several cores,
-    one with a captioner for each."""
+    """All that is measured of the bundled model: of a server as it starts by default and, where there are several
+    cores, of one with a captioner for each. One after the other, since a server that idles takes its part too."""
     cores = usable_cores()
-    with ExitStack() as running_now:
-        servers = {"": running_now.enter_context(server(["concise"], options.seconds))}
-        if cores > 1:
-            more = server(["concise"], options.seconds, "--captioners", str(cores))
-            servers[f", {cores} captioners"] = running_now.enter_context(more)
-        set_threads(None)
-        pipeline = load_pipeline("concise", scorer=None, device="cpu")
-        _rates(servers, pipeline, bodies, options)
-        _one_client(servers, pipeline, bodies, options)
-        _mixed(servers[""], pipeline, bodies, options)
+    words = {"": ()} | ({f", {cores} captioners": ("--captioners", str(cores))} if cores > 1 else {})
+    set_threads(None)
+    pipeline = load_pipeline("concise", scorer=None, device="cpu")
+    rates, waits = [], []
+    for which, more in words.items():
+        with server(["concise"], options.seconds, *more) as served:
+            rates += _rates(which, served, pipeline, bodies, options)
+            waits.append(_one_client(which, served, pipeline, bodies, options))
+    say("## `concise`: images per second against the bare model, batch 32\n")
+    say(markdown_table(HEADER, rates) + "\n")
+    say("## One client\n")
+    columns = ("server", "bare p50 ms", "served p50 ms", "its encoding and decoding", "more ms", "range")
+    say(markdown_table(columns, waits) + "\n")
+    with server(["concise"], options.seconds) as served:
+        _mixed(served, pipeline, bodies, options)
 
 
 def _rates(
-    servers: Mapping[str, Served], pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace
-) -> None:
+    which: str, served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace
+) -> list[tuple[object, ...]]:
+    """Rows under ``HEADER``."""
     eight = [many("concise", [bodies[(8 * at + number) % len(bodies)] for number in range(8)]) for at in range(4)]
     contestants = {
         ("1 image a request", 32): [raw("concise", body) for body in bodies],
         ("8 images a request", 8): eight,
     }
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for (what, clients), posts in contestants.items():
-        base = bare(pipeline, bodies, 32, options.seconds)
-        runs = [served.rate(posts, clients) for served in servers.values()]
-        bare_rates, *rates = in_turn(base, *runs, turns=options.turns)
-        for (which, served), found in zip(servers.items(), rates, strict=True):
-            pace = (f"{statistics.median(values):.1f}" for values in (bare_rates, found))
-            rows.append((what + which, clients, *pace, ratio(bare_rates, found), served.clients_cpu))
-            record(options.record, what + (", captioners" if which else ""), shares(bare_rates, found))
-    say("## `concise`: images per second against the bare model, batch 32\n")
-    say(markdown_table(HEADER, rows) + "\n")
+        pair = in_turn(bare(pipeline, bodies, 32, options.seconds), served.rate(posts, clients), options.turns)
+        pace = (f"{statistics.median(values):.1f}" for values in pair)
+        rows.append((what + which, clients, *pace, ratio(*pair), served.clients_cpu))
+        record(options.record, what + (", captioners" if which else ""), shares(*pair))
+    return rows
 
 
 def _one_client(
-    servers: Mapping[str, Served], pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace
-) -> None:
-    posts = [raw("concise", body) for body in bodies]
-    inside: dict[str, list[float]] = {which: [] for which in servers}
-    runs = [served.p50_ms(posts, inside[which]) for which, served in servers.items()]
-    bare_ms, *times = in_turn(alone(pipeline, bodies, options.seconds), *runs, turns=options.turns)
-    rows = []
-    for which, found in zip(servers, times, strict=True):
-        more = [after - before for before, after in zip(bare_ms, found, strict=True)]
-        record(options.record, "one client, more ms" + (", captioners" if which else ""), more)
-        cells = [statistics.median(values) for values in (bare_ms, found, inside[which], more)]
-        rows.append((which.removeprefix(", ") or "by default", *cells, f"{min(more):.1f} to {max(more):.1f}"))
-    say("## One client\n")
-    columns = ("server", "bare p50 ms", "served p50 ms", "its encoding and decoding", "more ms", "range")
-    say(markdown_table(columns, rows) + "\n")
+    which: str, served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace
+) -> tuple[object, ...]:
+    inside: list[float] = []
+    asked = served.p50_ms([raw("concise", body) for body in bodies], inside)
+    times = in_turn(alone(pipeline, bodies, options.seconds), asked, options.turns)
+    more = [after - before for before, after in zip(*times, strict=True)]
+    record(options.record, "one client, more ms" + (", captioners" if which else ""), more)
+    cells = [statistics.median(values) for values in (*times, inside, more)]
+    return (which.removeprefix(", ") or "by default", *cells, f"{min(more):.1f} to {max(more):.1f}")
 
 
 def _mixed(served: Served, pipeline: CaptionPipeline, bodies: Sequence[bytes], options: argparse.Namespace) -> None:
@@ -268,8 +262,7 @@ def blip_rows(bodies: Sequence[bytes], options: argparse.Namespace) -> None:
             set_threads(None)
             pipeline = load_pipeline(model, scorer=None, device="cpu", dtype="auto")
             posts = [raw(Path(model).name, body, BLIP) for body in bodies]  # served by the name of its folder
-            base = bare(pipeline, bodies, 4, options.seconds, [BLIP])
-            pair = in_turn(base, served.rate(posts, 8), turns=options.turns)
+            pair = in_turn(bare(pipeline, bodies, 4, options.seconds, [BLIP]), served.rate(posts, 8), options.turns)
             record(options.record, "BLIP-base served", shares(*pair))
     pace = (f"{statistics.median(values):.2f}" for values in pair)
     say("## BLIP-base's size, `--dtype auto`: images per second against the bare model, batch 4\n")
