@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer
+from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, PreTrainedConfig
 
 from models.card import CARD_FILE, read_card
 from models.checkpoints import check_finite, write_checkpoint
@@ -22,6 +22,10 @@ _HARMLESS_KEYS = re.compile(
     r"|\.(attn|crossattention)\.(masked_)?bias$"  # the same: GPT-2's causal masks
     r"|^encoder\.pooler\."  # ViT's pooler, which no captioner uses
 )
+_LAYERS = re.compile(r"(^|_)(layers?|depths?)$")
+"""Keys of configurations that say how many there are: ``num_hidden_layers``, ``n_layer``, ``depth``."""
+_MOST_LAYERS = 1000
+"""Far more than any captioner has. Modules are made for all of them before anybody misses their weights."""
 
 
 def verify_hub_files(source: str) -> None:
@@ -58,9 +62,10 @@ def load_config(source: str, model_type: str | None = None) -> Any:
 
     Raises:
         CheckpointError: ``missing_file`` where there is no such folder or hub id; ``bad_config`` for another type of
-            model or no configuration at all.
+            model, no configuration at all, or one of more layers than any model has.
     """
     _check_folder(source)
+    _check_layers(_read(source, "config.json", PreTrainedConfig.get_config_dict)[0], source)
     config = _read(source, "config.json", partial(AutoConfig.from_pretrained, trust_remote_code=False))
     if model_type is not None and config.model_type != model_type:
         detail = f"{source} holds a model of type {config.model_type!r}; this family needs {model_type!r}"
@@ -124,6 +129,21 @@ def _check_folder(source: str) -> None:
             raise CheckpointError("missing_file", f"{source} has no config.json: it is no model folder in hub layout")
     elif path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise CheckpointError("missing_file", f"there is no folder {source}")
+
+
+def _check_layers(part: Mapping[str, Any], source: str) -> None:
+    for key, value in part.items():
+        if isinstance(value, Mapping):
+            _check_layers(value, source)
+        elif _LAYERS.search(key):
+            most = max((each for each in _listed(value) if isinstance(each, int)), default=0)
+            if most > _MOST_LAYERS:
+                detail = f"config.json of {source}: {key} is {most}; no model has more than {_MOST_LAYERS}"
+                raise CheckpointError("bad_config", detail)
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _read(source: str, what: str, reader: Any) -> Any:

@@ -237,6 +237,26 @@ def test_broken_configs_are_refused(copied_folder: Path, text: str) -> None:
     assert "config.json" in error.detail
 
 
+@pytest.mark.parametrize("part", ["text_config", "vision_config"])
+@pytest.mark.parametrize(
+    ("key", "size", "code"),
+    [
+        ("num_hidden_layers", 10_000_000, "bad_config"),
+        ("num_hidden_layers", 10**30, "bad_config"),
+        ("num_hidden_layers", 3, "wrong_keys"),
+        ("hidden_size", 4_000_000, "wrong_keys"),
+        ("intermediate_size", 10**9, "wrong_keys"),
+    ],
+)
+def test_configs_that_ask_for_more_than_the_weights_are_refused(
+    copied_folder: Path, part: str, key: str, size: int, code: str
+) -> None:
+    config = json.loads((copied_folder / "config.json").read_text())
+    config[part][key] = size
+    (copied_folder / "config.json").write_text(json.dumps(config))
+    assert refusal(copied_folder).code == code
+
+
 def test_other_configs_are_refused(copied_folder: Path, vit_gpt2_folder: Path) -> None:
     error = refusal(vit_gpt2_folder)
     assert (error.code, "'vision-encoder-decoder'" in error.detail) == ("bad_config", True)
