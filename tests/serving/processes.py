@@ -1,6 +1,6 @@
 """What the processes of the running application hold: memory, file descriptors, threads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -24,20 +24,27 @@ class Held:
 
 def processes(names: Sequence[str] = APPLICATION) -> dict[str, psutil.Process]:
     """The living processes of the application that this process started, by name."""
-    found = {}
+    return {name: process for name, process in _started() if name in names}
+
+
+def replicas(name: str) -> dict[int, psutil.Process]:
+    """All of one name, by process id."""
+    return {process.pid: process for found, process in _started() if found == name}
+
+
+def _started() -> Iterator[tuple[str, psutil.Process]]:
     for process in psutil.Process().children(recursive=True):
         try:
             words = process.cmdline()
+            dead = process.status() == psutil.STATUS_ZOMBIE
         except psutil.Error:
             continue
         title = words[0] if words else ""
         name = title.removeprefix("ray::").rpartition("/")[2]
         if name.startswith("ServeReplica:"):
             name = name.rpartition(":")[2].partition(".")[0]
-        name = name.partition(".")[0]
-        if name in names and process.status() != psutil.STATUS_ZOMBIE:
-            found[name] = process
-    return found
+        if not dead:
+            yield name.partition(".")[0], process
 
 
 def held(found: Mapping[str, psutil.Process]) -> dict[str, Held]:

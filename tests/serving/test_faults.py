@@ -3,6 +3,7 @@
 import asyncio
 import random
 import sqlite3
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,11 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from benchmarks.serving import LIMNER, running
+from models.cpus import usable_cores
 from serving.experiments.records import outcome_id
 from tests.figures import Figures
-from tests.serving.processes import APPLICATION, processes
+from tests.serving.conftest import free_port
+from tests.serving.processes import APPLICATION, processes, replicas
 from tests.serving.support import await_metric, b64, pictures
 from tests.serving.wire import Reply, Request, ask
 
@@ -195,3 +200,40 @@ def test_killed(server: str, client: httpx.Client, ledger_file: Path, figure: Fi
     assert now[1] == 0
     assert now[0] == 0 or "Ingress" in victims  # those of its last second die with it
     assert set(processes()) == set(APPLICATION)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="two captioners need two cores")
+def test_one_of_two_captioners_is_killed(figure: Figures) -> None:
+    """The other one answers, also what was with the one that died."""
+    others = replicas("Captioner")
+    port = free_port()
+    command = [sys.executable, "-c", LIMNER, "serve", "--port", str(port), "--model", "concise", "--captioners", "2"]
+    log = Log()
+
+    def ours() -> list[psutil.Process]:
+        return [process for pid, process in replicas("Captioner").items() if pid not in others]
+
+    async def ask_on(url: str) -> None:
+        while True:
+            asked = Request.of_json("/v1/captions", {"images": [{"base64": b64(picture)} for picture in pictures(4)]})
+            log.add(CAPTION, await _ask(url, asked))
+
+    async def scenario(url: str) -> None:
+        load = [asyncio.create_task(ask_on(url)) for _ in range(VISITORS)]
+        await asyncio.sleep(BEFORE_S)
+        victim, killed_at = ours()[0], time.monotonic()
+        victim.kill()
+        await until(lambda: victim.pid not in replicas("Captioner") and len(ours()) == 2)
+        await until(lambda: log.answered(CAPTION, time.monotonic() - AFTER_S))
+        figure("another process", f"after {time.monotonic() - killed_at:.1f} s")
+        failed = [task for task in load if task.done()]
+        for task in load:
+            task.cancel()
+        await asyncio.gather(*load, return_exceptions=True)
+        assert not failed, failed
+
+    with running("limner", command, f"http://127.0.0.1:{port}") as url:
+        asyncio.run(scenario(url))
+    figure(CAPTION, f"all of {len(log.seen[CAPTION])} answered, slowest {log.slowest_s[CAPTION]:.1f} s")
+    assert not log.failed(CAPTION, 0)
