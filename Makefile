@@ -84,7 +84,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.blip --quick --record $(RATIOS)
 	$(BIN)/python -m benchmarks.compact --quick --record $(RATIOS)
 	$(BIN)/python -m benchmarks.training --record $(RATIOS)
-	$(BIN)/python -m benchmarks.throughput --record $(RATIOS)
+	$(BIN)/python -m benchmarks.throughput --turns 3 --seconds 5 --record $(RATIOS)
 	@$(BIN)/python -m benchmarks.summary $(RATIOS)
 
 bench-gpu: $(STAMP)
