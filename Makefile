@@ -18,7 +18,7 @@ help:
 	@echo "make kill-test  limner caption killed at 20 random moments: nothing lost, nothing doubled"
 	@echo "make storm    three times 500 clients that hang up, and what is left of them"
 	@echo "make soak     20,000 requests of every kind, and what every process holds afterwards"
-	@echo "make overload four times more requests than the server can answer, twice for 2 minutes"
+	@echo "make overload four times more requests than the server can answer, three times for 2 minutes"
 	@echo "make faults   every process of the server killed under load, its disk full, its database killed"
 	@echo "make nodes    three Ray nodes: one killed under load, one that joins, rolling updates that no client notices"
 	@echo "make check    format, lint, types, package boundaries"
