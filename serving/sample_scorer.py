@@ -62,13 +62,19 @@ class SampleScorer:
     def _score(self, images: Sequence[SampledImage]) -> None:
         scorer = self._ready()
         smallest = draft_px(scorer.input_side_px) if self._draft else None
-        opened = [(loaded, image.sample) for image in images if (loaded := self._open(image, smallest)) is not None]
-        if not opened:
-            return
-        scores = scorer.score([loaded.image for loaded, _ in opened], [[sample.text or ""] for _, sample in opened])
-        for (_, sample), (score,) in zip(opened, scores, strict=True):
-            told = QualitySample(sample.model, None, score, sample.expected_clip_score, sample.usual)
+        scored = [told for image in images if (told := self._score_one(scorer, image, smallest)) is not None]
+        for told in scored:
             self._reporter.sample(told)
+
+    def _score_one(self, scorer: ClipScorer, image: SampledImage, smallest_px: int | None) -> QualitySample | None:
+        """A pass of its own: on a CPU several at once are no faster, and every size of pass that comes for the first
+        time takes memory that stays; nor are several pictures held open."""
+        loaded = self._open(image, smallest_px)
+        if loaded is None:
+            return None
+        sample = image.sample
+        ((score,),) = scorer.score([loaded.image], [[sample.text or ""]])
+        return QualitySample(sample.model, None, score, sample.expected_clip_score, sample.usual)
 
     def _ready(self) -> ClipScorer:
         if self._failed_at is not None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+import torch
 from PIL.Image import Image
 
 from models.clip_scorer import ClipScorer, load_scorer
@@ -44,6 +45,37 @@ def test_scores_are_those_of_a_request(scorer: str) -> None:
     }
     assert report.gauges == {metrics.SCORER_UP: 1}
     assert sample.failed_for_s is None
+    sample.close()
+
+
+def test_every_picture_has_a_pass_of_its_own(scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each size of pass takes memory of its own for good: with sizes as they come, the process would grow for hours."""
+    loaded, passes = load_scorer(scorer, device="cpu"), list[int]()
+    project = loaded.project_images
+
+    def seen(images: Sequence[Image]) -> torch.Tensor:
+        passes.append(len(images))
+        return project(images)
+
+    monkeypatch.setattr(loaded, "project_images", seen)
+    reporter = Reporter("test", metrics.REPORTS_LOST)
+    sample = SampleScorer(lambda: loaded, LIMITS, reporter)
+    for count in (3, 1, 8):
+        asyncio.run(sample.score([sampled(png("red"), "a red wall")] * count))
+    assert passes == [1] * 12
+    assert len(told(reporter).samples) == 12
+    sample.close()
+
+
+def test_what_fails_on_the_way_tells_nothing(scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch then counts the whole call as shed: no picture may be told and shed."""
+    loaded, scores = load_scorer(scorer, device="cpu"), [[[1.0]]]
+    monkeypatch.setattr(loaded, "score", lambda images, captions: scores.pop())
+    reporter = Reporter("test", metrics.REPORTS_LOST)
+    sample = SampleScorer(lambda: loaded, LIMITS, reporter)
+    with pytest.raises(IndexError):
+        asyncio.run(sample.score([sampled(png("red"), "a red wall")] * 2))
+    assert told(reporter).samples == []
     sample.close()
 
 
