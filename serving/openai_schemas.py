@@ -2,13 +2,14 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from models.interfaces import FinishReason
 from serving.schemas import DecodeInput
 
 _OURS = "not part of OpenAI's API"
 _AS_THERE = f"as in `/v1/captions`; {_OURS}"
+_NOT_HERE = "refused: only `/v1/captions` has it"
 _LAST = "as in an answer; in the last chunk of a choice"
 
 
@@ -64,6 +65,19 @@ class StreamOptions(_Request):
     include_usage: bool | None = Field(default=None, description="whether a last chunk tells the usage")
 
 
+def _refused(instead: str) -> BeforeValidator:
+    """For an option of `/v1/captions` that has no place here: ignored, it would seem to work."""
+
+    def refuse(value: object) -> None:
+        if value is not None:
+            raise ValueError(f"not an option of /v1/chat/completions; {instead}")
+
+    return BeforeValidator(refuse)
+
+
+_OnlyCaptions = Annotated[None, _refused("ask /v1/captions")]
+
+
 class ChatRequest(_Request):
     """A request to `/v1/chat/completions`. Fields of that API which are not listed here are ignored."""
 
@@ -100,6 +114,10 @@ class ChatRequest(_Request):
         default=None, description=f"in place of temperature, top_p, seed and max_tokens; {_AS_THERE}"
     )
     score: bool | None = Field(default=None, description=_AS_THERE)
+    num_captions: Annotated[None, _refused("give n")] = Field(default=None, description="refused: here it is `n`")
+    min_clip_score: _OnlyCaptions = Field(default=None, description=_NOT_HERE)
+    experiment: _OnlyCaptions = Field(default=None, description=_NOT_HERE)
+    unit: _OnlyCaptions = Field(default=None, description=_NOT_HERE)
 
     @property
     def most_tokens(self) -> int | None:

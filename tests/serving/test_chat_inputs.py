@@ -74,6 +74,11 @@ def test_what_is_not_known_is_ignored() -> None:
     assert request(frequency_penalty=1.5, tools=[{"type": "function"}], stop=["."], user="u") == request()
 
 
+def test_every_option_of_a_caption_request_is_taken_or_refused() -> None:
+    """None may be ignored: it would seem to work."""
+    assert CaptionOptions.model_fields.keys() <= ChatRequest.model_fields.keys()
+
+
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
@@ -85,6 +90,9 @@ def test_what_is_not_known_is_ignored() -> None:
         ({"max_tokens": 0}, "max_tokens: "),
         ({"seed": 2**63}, "seed: "),
         ({"descriptiveness": 2}, "descriptiveness: "),
+        ({"num_captions": 2}, "num_captions: not an option of /v1/chat/completions; give n"),
+        ({"experiment": "e", "unit": "u"}, "experiment: not an option of /v1/chat/completions; ask /v1/captions; "),
+        ({"min_clip_score": 0.5}, "min_clip_score: not an option of"),
         ({"decode": {"nme": "beam"}}, "decode.nme: "),
         ({"messages": []}, "messages: "),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.parts.0: a part of"),
