@@ -82,6 +82,8 @@ SHARED = frozenset({"txt", "caption", "metadata"})
 ADDS_TO_CAPTIONS = frozenset({"txt", "caption"})
 """Formats that can append and prepend."""
 
+_OF_A_FILE = frozenset({".txt", ".caption", ".tar", ".tgz", ".gz", ".json", ".jsonl", ".csv", ".parquet"})
+
 
 def format_of(name: str | None, out: Path | None) -> str | None:
     """The format that was asked for, by name or by the suffix of ``out``; None: lines on the terminal.
@@ -132,6 +134,9 @@ def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Exi
         raise RequestError("invalid_request", "run.json is where the record of the run goes: name another --out")
     if out is not None and kind not in OF_MANY_FILES and named_like_a_picture(out.name):
         raise RequestError("invalid_request", f"--out {str(out)!r} is named like a picture: name another")
+    if out is not None and kind in OF_MANY_FILES and out.suffix.lower() in _OF_A_FILE and not out.is_dir():
+        detail = f"--out {str(out)!r} is named like a file, and --format {kind} writes many: name a folder for them"
+        raise RequestError("invalid_request", detail + ", or take jsonl, csv or parquet")
     if out is not None:
         return Destination(out, existing, apart=kind in OF_MANY_FILES)
     if kind in ADDS_TO_CAPTIONS:

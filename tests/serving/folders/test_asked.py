@@ -40,6 +40,8 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["{tmp}/pictures", "--out", "-", "--format", "csv"], "--out -: standard output takes text, or JSON lines"),
         (["{tmp}/pictures", "--out", "-", "--format", "txt"], "--out -: standard output takes text, or JSON lines"),
         (["{tmp}/pictures", "--out", "{tmp}/pictures/00.png", "--format", "csv"], "00.png' is named like a picture"),
+        (["{tmp}/pictures", "--out", "{tmp}/c.txt", "--format", "txt"], "c.txt' is named like a file, and"),
+        (["{tmp}/pictures", "--out", "{tmp}/c.tar", "--format", "webdataset"], "c.tar' is named like a file"),
         (["{tmp}/pictures", "--compare", "fake,fake", "--json", "--descriptiveness", "1"], "compare: each arm says"),
     ],
 )
