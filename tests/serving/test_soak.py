@@ -42,7 +42,7 @@ def run(server: str, traffic: Traffic, visits: int) -> None:
 
 @pytest.mark.parametrize(
     ("warm_up", "visits"),
-    [pytest.param(200, 1500, id="2000"), pytest.param(2500, 17500, id="20000", marks=pytest.mark.slow)],
+    [pytest.param(600, 1500, id="2000"), pytest.param(2500, 17500, id="20000", marks=pytest.mark.slow)],
 )
 def test_mixed_requests_leave_nothing_behind(
     server: str, client: httpx.Client, figure: Figures, warm_up: int, visits: int
