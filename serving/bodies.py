@@ -36,14 +36,15 @@ async def read_caption_request(request: Request, services: Services) -> tuple[Ca
     kind = media_type(request)
     if kind.startswith("image/") or kind == "application/octet-stream":
         return await _from_raw(request)
+    if kind != _MULTIPART and not _is_json(kind):
+        raise RequestError(
+            "unsupported_media_type",
+            "send application/json, multipart/form-data, or the image itself as image/* or application/octet-stream "
+            "(by curl: -H 'content-type: image/jpeg')",
+        )
     _check_query(request)
     if kind == _MULTIPART:
         return await _from_multipart(request, CaptionOptions, services.args.limits.max_images)
-    if not _is_json(kind):
-        raise RequestError(
-            "unsupported_media_type",
-            "send application/json, multipart/form-data, or the image itself as image/* or application/octet-stream",
-        )
     asked = validated(CaptionRequest, parse_json(await request.body()))
     return asked, given_images(asked.images, services)
 
@@ -52,10 +53,11 @@ async def read_compare_request(request: Request, services: Services) -> tuple[Co
     """What a request to ``/v1/compare`` asks. Raises as ``read_caption_request`` does."""
     _check_encoding(request)
     kind = media_type(request)
+    if kind != _MULTIPART and not _is_json(kind):
+        raise RequestError("unsupported_media_type", "send application/json or multipart/form-data")
+    _check_query(request)
     if kind == _MULTIPART:
         return await _from_multipart(request, CompareOptions, services.args.limits.max_images)
-    if not _is_json(kind):
-        raise RequestError("unsupported_media_type", "send application/json or multipart/form-data")
     asked = validated(CompareRequest, parse_json(await request.body()))
     return asked, given_images(asked.images, services)
 
@@ -75,6 +77,7 @@ async def read_json(request: Request) -> Any:
     _check_encoding(request)
     if not _is_json(media_type(request)):
         raise RequestError("unsupported_media_type", "this route takes application/json")
+    _check_query(request)
     return parse_json(await request.body())
 
 
@@ -92,7 +95,8 @@ def _check_encoding(request: Request) -> None:
 def _check_query(request: Request) -> None:
     """Refuse options where nobody would look for them."""
     if misplaced := [name for name in CaptionOptions.model_fields if name in request.query_params]:
-        raise _refuse(f"{misplaced[0]}: in the query only beside a raw image; here it belongs into the JSON")
+        where = "beside a raw image to /v1/captions"
+        raise _refuse(f"{misplaced[0]}: in the query only {where}; here it belongs into the JSON")
 
 
 def check_count(images: int, max_images: int) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
 
-from models.catalog import DEFAULT_MODEL, DEFAULT_SCORER
+from models.catalog import BUNDLED, DEFAULT_MODEL, DEFAULT_SCORER, CaptionerEntry, find_by_id
 from models.cli_values import key_values
 from models.cpus import usable_cores
 from models.drafting import DRAFT_BY_DEFAULT, DRAFT_HELP
@@ -83,12 +85,14 @@ def serve(
     from serving.experiments.checks import check_arms  # deferred, as below: Ray takes seconds to load
     from serving.experiments.database import open_database
     from serving.experiments.definition import read_experiments
-    from serving.local import deployed, local_ray, port_is_free
+    from serving.local import check_address, deployed, local_ray
     from serving.served_models import ServedModels
     from serving.tracing import with_tracing
 
     if models_dir is not None and not models_dir.is_dir():
         raise RequestError("invalid_request", f"--models-dir {models_dir} is no folder")
+    if not no_scorer and isinstance(find_by_id(scorer, (models_dir, BUNDLED)), CaptionerEntry):
+        raise RequestError("invalid_request", f"--scorer {scorer}: this is a captioner; a scorer is needed")
     if captioners > (cores := usable_cores()):
         detail = f"--captioners {captioners}: each needs a core, and this machine lets limner use {cores}"
         raise RequestError("invalid_request", detail)
@@ -116,10 +120,11 @@ def serve(
     if args.experiments:
         with open_database(args.ledger):
             pass
-    if not port_is_free(host, port):
-        raise RequestError("invalid_request", f"port {port} of {host} is in use; choose another with --port")
+    if log_dir is not None:
+        _make_folder("--log-dir", log_dir)
+    check_address(host, port)
     typer.echo(f"starting with {', '.join(args.models)}; this takes some seconds", err=True)
-    with local_ray(verbose=verbose) as ray_logs:
+    with _told_by_ray(), local_ray(verbose=verbose) as ray_logs:
         _exit_on_signals()  # again: Ray has set its own
         logs = log_dir.resolve() if log_dir else ray_logs
         args = args.model_copy(update={"logs": LogArgs(folder=logs, access=access_log)})
@@ -128,6 +133,16 @@ def serve(
             typer.echo(_example(url, needs_key=args.api_keys is not None))
             while True:
                 signal.pause()
+
+
+def _make_folder(option: str, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = None if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise RequestError("invalid_request", f"{option} {folder}: no folder to write to: {reason}")
 
 
 def _limits(words: Sequence[str]) -> Limits:
@@ -192,6 +207,17 @@ def _exit_on_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
+
+
+@contextmanager
+def _told_by_ray() -> Iterator[None]:
+    """Leave as ``_exit_on_signals`` does where Ray, while it starts, has a handler of its own for SIGTERM."""
+    try:
+        yield
+    except SystemExit as stop:
+        if stop.code == signal.SIGTERM:
+            raise SystemExit(0) from None
+        raise
 
 
 def _example(url: str, *, needs_key: bool) -> str:

@@ -18,7 +18,7 @@ from serving.cli_compare import read_arms
 from serving.folders.asked import Asked
 from serving.folders.job import FolderJob
 from serving.folders.ours import ours
-from serving.folders.outputs import Destination, Existing, destination, open_output
+from serving.folders.outputs import NO_ROOM, Destination, Existing, destination, open_output
 from serving.folders.sources import Sources
 from serving.folders.summary import RunFile, Summary
 from serving.local_models import Wish
@@ -116,7 +116,12 @@ def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
             stage = closing.enter_context(RayStage(job, batch_size=asked.batch_size, actors=actors, gpus=gpus))
         else:
             stage = _local_stage(job, sources, asked, summary)
-        _run(sources, stage, output, run_file, summary)
+        try:
+            _run(sources, stage, output, run_file, summary)
+        except OSError as error:
+            if error.errno in NO_ROOM and error.filename is None and place is not None:  # writing names no file
+                raise OSError(error.errno, error.strerror, str(place.path)) from error
+            raise
 
 
 def _output(

@@ -1,7 +1,9 @@
 """Ray and the application on this machine alone: start, wait, stop."""
 
+import errno
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -15,11 +17,12 @@ from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
-from models.errors import OverloadedError
+from models.errors import OverloadedError, RequestError
 from serving.app import build_app
 from serving.args import AppArgs, ListenArgs
 
 _APP = "limner"
+_CLASS = re.compile(r"^models\.errors\.\w+: ")
 _OBJECT_STORE_BYTES = 512 << 20  # holds the bodies of requests under way; the default would be 30 % of the memory
 _DRAIN_S = 20.0
 _LAST_ANSWERS_S = 2.0  # on their way to clients once the captioner is done
@@ -76,16 +79,19 @@ def _drain(deployment: str, timeout_s: float) -> None:
         handle.shutdown()  # type: ignore[no-untyped-call]
 
 
-def port_is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+def check_address(host: str, port: int) -> None:
+    """Raise ``invalid_request`` where no server could listen now, with the reason."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                detail = f"port {port} of {host} is in use; choose another with --port"
+            else:
+                detail = f"--host {host} --port {port}: {error.strerror or error}"
+            raise RequestError("invalid_request", detail) from None
 
 
 def _prepare_environment() -> None:
@@ -130,4 +136,4 @@ def _reason() -> str:
     app = serve.status().applications.get(_APP)
     messages = (deployment.message for deployment in app.deployments.values()) if app else ()
     lines = [line.strip() for message in messages for line in message.splitlines() if "Error" in line]
-    return lines[-1] if lines else ""
+    return _CLASS.sub("", lines[-1]) if lines else ""

@@ -31,11 +31,18 @@ class ImageUrl(_Request):
     )
 
 
+def _of_text(value: object) -> object:
+    """OpenAI's newer API has the address itself there."""
+    return {"url": value} if isinstance(value, str) else value
+
+
 class ContentPart(_Request):
     """A piece of a message; only pictures count."""
 
     type: str = Field(description="`image_url`; `text` and all others are ignored: the models take no instructions")
-    image_url: ImageUrl | None = Field(default=None, description="the picture of an `image_url` part")
+    image_url: Annotated[ImageUrl | None, BeforeValidator(_of_text)] = Field(
+        default=None, description="the picture of an `image_url` part; its address alone will do"
+    )
 
     @model_validator(mode="after")
     def _a_picture_has_a_url(self) -> Self:

@@ -1,6 +1,7 @@
 """Refusals as they leave the ingress: every one counted, each in the format of its route, with the request's id."""
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -32,14 +33,22 @@ def refuse_for(request: Request, error: LimnerError) -> Response:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Answer limner's errors and those of the HTTP layer itself (no such route, wrong method) alike."""
+    """Answer limner's errors and those of the HTTP layer itself (no such route, wrong method, a missing query
+    parameter) alike."""
     app.add_exception_handler(LimnerError, _limner_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
 
 
 async def _limner_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LimnerError)
     return refuse_for(request, error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    problems = ("".join(f"{part}: " for part in each["loc"][1:]) + each["msg"] for each in error.errors())
+    return refuse(request, "invalid_request", "; ".join(problems))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

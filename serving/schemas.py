@@ -96,7 +96,9 @@ class CaptionOptions(HowToCaption):
     )
     experiment: str | None = Field(default=None, description="the experiment that assigns the model; needs `unit`")
     unit: str | None = Field(
-        default=None, description="who is assigned, such as a user id: the same unit always gets the same arm"
+        default=None,
+        description="who is assigned, such as a user id: the same unit always gets the same arm; "
+        "without `experiment` it changes nothing",
     )
 
 

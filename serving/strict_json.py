@@ -1,8 +1,9 @@
-"""JSON as RFC 8259 means it: UTF-8, no NaN, no key twice, nothing that Python would read but others would not,
-and no millions of values."""
+"""JSON as RFC 8259 means it: UTF-8, with a byte order mark or without, no NaN, no key twice, nothing that Python would
+read but others would not, and no millions of values."""
 
 import json
 import math
+from codecs import BOM_UTF8
 from typing import Any, NoReturn
 
 from models.errors import RequestError
@@ -19,7 +20,7 @@ def parse_json(data: bytes | str, what: str = "the body") -> Any:
         RequestError: ``malformed_json``; the detail says where, and never quotes ``data``.
     """
     try:
-        text = data.decode("utf-8") if isinstance(data, bytes) else data
+        text = data.removeprefix(BOM_UTF8).decode("utf-8") if isinstance(data, bytes) else data
         if text.count(",") > _MAX_COMMAS:
             raise ValueError(f"more than {_MAX_COMMAS} commas")
         return json.loads(

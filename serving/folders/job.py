@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,8 @@ class FolderJob:
             if self.num_captions > 1 or self.rerank or self.min_clip_score is not None:
                 detail = "compare: one scored caption of each arm; not with num-captions, rerank or min-clip-score"
                 raise RequestError("invalid_request", detail)
+        if self.min_clip_score is not None and not math.isfinite(self.min_clip_score):
+            raise RequestError("invalid_request", f"min_clip_score: {self.min_clip_score} is no score; they go to 2.5")
         for choice in self._choices():
             choice.strategy.rows(self.num_captions)  # refuses more captions than the strategy can give
             if self.min_clip_score is not None and concise_end(choice.entry.card) is None:

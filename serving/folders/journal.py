@@ -1,5 +1,6 @@
 """A file of JSON lines that survives the end of its writer at any moment: what was written before is kept whole."""
 
+import errno
 import fcntl
 import json
 import os
@@ -56,11 +57,24 @@ class Journal:
         self._file.truncate(0)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add rows; they are on the disk when this returns."""
+        """Add rows; they are on the disk when this returns.
+
+        Raises:
+            OSError: also where the file is no longer under its name; nobody would find the rows.
+        """
         assert self._file is not None
         self._file.write(b"".join(map(json_line, rows)))
         self._file.flush()
         os.fsync(self._file.fileno())
+        self.check_there()
+
+    def check_there(self) -> None:
+        """Raise FileNotFoundError where the file that is written was removed, renamed or replaced."""
+        assert self._file is not None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._file.fileno()), self.path.stat()):
+                return
+        raise FileNotFoundError(errno.ENOENT, "was taken away while it was written", str(self.path))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows with a name, errors included, from the beginning."""
@@ -88,7 +102,7 @@ class Journal:
     def close(self) -> None:
         """End writing."""
         if self._file is not None:
-            with suppress(FileNotFoundError):  # somebody may have taken it away
+            with suppress(OSError):  # somebody may have taken it away, or the folder may be read-only
                 if not self.path.stat().st_size:  # an empty file says nothing
                     self.path.unlink()
             file, self._file = self._file, None

@@ -37,6 +37,7 @@ class JsonLines:
         return rows
 
     def finish(self, pictures: Iterable[Picture]) -> Sequence[Row]:
+        self._journal.check_there()  # else the captions are nowhere
         sweep(Path(os.path.realpath(self._journal.path)).parent)
         return ()
 

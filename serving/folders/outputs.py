@@ -1,5 +1,6 @@
 """Where captions of pictures go: a table of formats, and what each of them must do."""
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,9 @@ SHARED = frozenset({"txt", "caption", "metadata"})
 ADDS_TO_CAPTIONS = frozenset({"txt", "caption"})
 """Formats that can append and prepend."""
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Errors after which nothing more can be written at all."""
+
 _OF_A_FILE = frozenset({".txt", ".caption", ".tar", ".tgz", ".gz", ".json", ".jsonl", ".csv", ".parquet"})
 
 
@@ -137,6 +141,8 @@ def destination(kind: str, out: Path | None, paths: Sequence[str], existing: Exi
     if out is not None and kind in OF_MANY_FILES and out.suffix.lower() in _OF_A_FILE and not out.is_dir():
         detail = f"--out {str(out)!r} is named like a file, and --format {kind} writes many: name a folder for them"
         raise RequestError("invalid_request", detail + ", or take jsonl, csv or parquet")
+    if out is not None and kind not in OF_MANY_FILES and out.is_dir():
+        raise RequestError("invalid_request", f"--out {str(out)!r} is a folder: name a file in it")
     if out is not None:
         return Destination(out, existing, apart=kind in OF_MANY_FILES)
     if kind in ADDS_TO_CAPTIONS:

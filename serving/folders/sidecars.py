@@ -1,10 +1,10 @@
 """Captions in a text file beside each picture, as trainers of other models read them."""
 
-import errno
 import os
 import stat
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,7 @@ from typing import ClassVar
 from models.errors import RequestError
 from serving.folders.done import Done, Names
 from serving.folders.journal import Journal
-from serving.folders.outputs import Destination, Existing, Row, Written
+from serving.folders.outputs import NO_ROOM, Destination, Existing, Row, Written
 from serving.folders.pictures import Picture, named_like_a_picture
 from serving.folders.unfinished import drafted, sweep
 
@@ -51,6 +51,9 @@ class Sidecars:
         file = os.path.join(picture.path, picture.name) if picture.in_archive else picture.path
         if (again := self._names.meet(os.path.normpath(file))) is not None:  # a.jpg and ./a.jpg have one sidecar
             return again
+        if picture.in_archive:
+            with suppress(ValueError):  # it fails in its turn
+                self.place_of(picture)  # taken now, whatever becomes of the picture: names go by the archive's order
         return Done.BEFORE if self._was_done_before(picture) else None
 
     def _was_done_before(self, picture: Picture) -> bool:
@@ -98,7 +101,7 @@ class Sidecars:
                     path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, after)
         except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise
             reason = getattr(error, "strerror", None) or error
             return _failed(row, "unwritable", f"the captions of {picture.where} cannot be written: {reason}")
@@ -141,9 +144,6 @@ class TextSidecars(Sidecars):
 
 class CaptionSidecars(Sidecars):
     suffix = ".caption"
-
-
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # nothing more can be written at all
 
 
 def _stems(folder: str) -> Counter[str] | None:
@@ -193,16 +193,17 @@ def _merged(before: bytes, captions: bytes, existing: Existing) -> bytes:
         raise ValueError("what is there already is UTF-16: convert it to UTF-8")
     bom, body = (_BOM, before[len(_BOM) :]) if before.startswith(_BOM) else (b"", before)
     lines, own = body.rstrip().replace(b"\r\n", b"\n").split(b"\n"), captions.rstrip().split(b"\n")
-    if existing is Existing.APPEND:
-        return before if lines[-len(own) :] == own else bom + body.rstrip() + b"\n" + captions
-    return before if lines[: len(own)] == own else bom + captions + body
+    new = b"".join(line + b"\n" for line in own if line not in lines)
+    if not new:
+        return before
+    return bom + body.rstrip() + b"\n" + new if existing is Existing.APPEND else bom + new + body
 
 
 def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise
         raise RequestError("invalid_request", f"{str(folder)!r} cannot be a folder: {error.strerror}") from error
 

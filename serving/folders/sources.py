@@ -103,7 +103,7 @@ class Sources:
         if STDIN in self.paths:
             if sys.stdin is None:
                 raise RequestError("invalid_request", f"{STDIN!r} is standard input, which is closed: give it a list")
-        elif not any(map(os.path.lexists, self.paths)) or not self._peek(1):
+        elif not any(map(_may_be_there, self.paths)) or not self._peek(1):
             raise self.nothing()
 
     def more_than(self, pictures: int) -> bool:
@@ -114,7 +114,7 @@ class Sources:
 
     def nothing(self) -> RequestError:
         """The refusal of paths that lead to no picture."""
-        missing = [path for path in self.paths if path != STDIN and not os.path.lexists(path)]
+        missing = [path for path in self.paths if path != STDIN and not _may_be_there(path)]
         if missing:
             return RequestError("invalid_request", f"{missing[0]!r} does not exist")
         where = ", ".join(map(repr, self.paths))
@@ -214,6 +214,17 @@ def _of_json(path: str, number: int, line: bytes) -> Picture:
         return Picture(name, os.path.join(os.path.dirname(path), name))
     detail = f"line {number} of {path!r} is no JSON object with a text in {' or '.join(_KEYS)}"
     return Picture(f"{path}:{number}", path, error=Failure("unreadable", detail))
+
+
+def _may_be_there(path: str) -> bool:
+    """No only where that is known: what may not be looked for fails in its turn, with the reason."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _unreadable(path: str, error: OSError) -> Picture:

@@ -95,7 +95,11 @@ class RunFile:
         return before is not None and before.get("state") != "finished" and before.get("options") == self._options
 
     def check(self) -> None:
-        """Raise ``invalid_request`` where a file of this name is there and is of another origin."""
+        """Raise ``invalid_request`` where the record cannot be kept, or a file of its name is of another origin."""
+        folder = self._path.parent
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            detail = f"{os.fspath(self._path)!r}, the record of the run, cannot be written: permission denied"
+            raise RequestError("invalid_request", f"{detail}; name an --out in another folder")
         if self._content() is None and self._path.is_file() and self._path.read_bytes().strip(b"\0 \t\r\n"):
             detail = f"{os.fspath(self._path)!r} is not of limner, which keeps its record under this name"
             raise RequestError("invalid_request", f"{detail}: move it, or name another --out")

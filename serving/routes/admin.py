@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -28,6 +28,22 @@ _UNFIT = 422
 _COMMON = ("unauthorized", "not_found", "unknown_model", "invalid_request", "unavailable")
 
 
+async def _admin_of(request: Request, services: ServicesDep) -> Admin:
+    """What may be done with the key that a request brings. A dependency: it comes before all else that may be wrong.
+
+    Raises:
+        RequestError: ``unauthorized``.
+    """
+    assert services.admin is not None  # else there is no such route
+    key = given_key(request.headers)
+    if key is None or services.admin.keys.name_of(key) is None:
+        raise RequestError("unauthorized", "an admin key is needed; send it as 'Authorization: Bearer KEY'")
+    return services.admin
+
+
+AdminDep = Annotated[Admin, Depends(_admin_of)]
+
+
 @router.post(
     "/v1/admin/models",
     response_model=ModelOut,
@@ -39,14 +55,15 @@ _COMMON = ("unauthorized", "not_found", "unknown_model", "invalid_request", "una
     },
     openapi_extra=json_form(AddModelRequest),
 )
-async def add_model(request: Request, services: ServicesDep, response: Response) -> Response | ModelOut:
+async def add_model(
+    request: Request, services: ServicesDep, admin: AdminDep, response: Response
+) -> Response | ModelOut:
     """Serve one model more, or the present files of one that is served already.
 
     It is one of the models folder or a bundled one. Every captioner loads it beside what it serves, and captions a
     picture with it; then it counts for all. No request fails of it. When a replica cannot load it, nothing changes, and
     the answer (422) says why.
     """
-    admin = await _admin_of(request, services)
     model = validated(AddModelRequest, await read_json(request)).model
     try:
         entry = await run_in_threadpool(_checked, services, model)
@@ -59,11 +76,10 @@ async def add_model(request: Request, services: ServicesDep, response: Response)
 
 @router.delete("/v1/admin/models", status_code=204, responses=problem_responses(*_COMMON))
 async def remove_model(
-    request: Request, services: ServicesDep, model: Annotated[str, Query(description="its id")]
+    request: Request, services: ServicesDep, admin: AdminDep, model: Annotated[str, Query(description="its id")]
 ) -> Response:
     """Serve one model less. What was accepted is still answered. Neither the default model can go nor one of which an
     experiment has an arm."""
-    admin = await _admin_of(request, services)
     if len(request.query_params.getlist("model")) > 1:
         raise RequestError("invalid_request", "model: given twice in the query; one request takes out one model")
     users = [each.name for each in services.args.experiments if any(arm.model == model for arm in each.arms)]
@@ -71,19 +87,6 @@ async def remove_model(
         raise RequestError("invalid_request", f"model {model[:200]!r} has an arm of experiment {users[0]!r}")
     await admin.registry.remove(model)
     return Response(status_code=204)
-
-
-async def _admin_of(request: Request, services: Services) -> Admin:
-    """What may be done with the key that a request brings.
-
-    Raises:
-        RequestError: ``unauthorized``.
-    """
-    assert services.admin is not None  # else there is no such route
-    key = given_key(request.headers)
-    if key is None or services.admin.keys.name_of(key) is None:
-        raise RequestError("unauthorized", "an admin key is needed; send it as 'Authorization: Bearer KEY'")
-    return services.admin
 
 
 def _checked(services: Services, model: str) -> CaptionerEntry:

@@ -12,12 +12,14 @@ from serving.services import ServicesDep
 router = APIRouter(tags=["probes"])
 
 
+@router.head("/healthz", include_in_schema=False)  # as load balancers and monitors of uptime ask
 @router.get("/healthz")
 async def healthz() -> Status:
     """200 while the HTTP layer answers, whatever the state of the models."""
     return Status(status="ok")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=problem_responses("unavailable"))
 async def readyz(services: ServicesDep) -> Status:
     """200 once every model has captioned one real picture."""

@@ -32,6 +32,12 @@ def strategy(own: Decoding | None = None, **fields: Any) -> Strategy:
     return parse_decode({"name": decode.name, "options": decode.options, "guidance": decode.guidance})
 
 
+def test_a_picture_may_be_its_address_alone() -> None:
+    """As OpenAI's newer API has it."""
+    alone = {"type": "image_url", "image_url": "data:,1"}
+    assert pictures_of(messages(("user", [alone]))) == pictures_of(messages(("user", [picture("data:,1")])))
+
+
 def picture(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
 

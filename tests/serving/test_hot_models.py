@@ -149,7 +149,16 @@ def test_without_an_admin_key_nothing_is_done(client: httpx.Client, served_dir: 
         assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
         assert refused.headers["www-authenticate"].startswith("Bearer")
         assert client.delete(ROUTE, params={"model": "fake"}, headers=headers).status_code == 401
+        nameless = client.delete(ROUTE, headers=headers)
+        assert (nameless.status_code, nameless.json()["code"]) == (401, "unauthorized")
     assert hot not in served(client)
+
+
+def test_a_query_without_the_model_is_refused_as_all_else(client: httpx.Client) -> None:
+    refused = client.delete(ROUTE, headers=KEY)
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    assert refused.json()["detail"] == "model: Field required" and refused.json()["request_id"]
 
 
 def test_the_model_without_files_is_not_one_of_the_folder(client: httpx.Client, served_dir: Path) -> None:

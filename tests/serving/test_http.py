@@ -188,6 +188,21 @@ def test_wrong_queries_of_a_raw_body(client: httpx.Client, query: Any, code: str
     check_problem(client.post("/v1/captions", params=query, content=png(), headers=PNG), status, code)
 
 
+def test_options_in_the_query_of_other_bodies_are_refused(client: httpx.Client) -> None:
+    asked = {"images": [{"base64": b64(png())}], "captions": [["a dog"]], "messages": []}
+    for path in ("/v1/captions", "/v1/score", "/v1/compare"):
+        answer = client.post(path, params={"model": "fake"}, json=asked)
+        assert "model: in the query only beside a raw image" in check_problem(answer, 422, "invalid_request")
+    answer = client.post("/v1/chat/completions", params={"model": "fake"}, json=asked)
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "model"
+
+
+def test_a_picture_without_its_type_is_told_so_beside_options_too(client: httpx.Client) -> None:
+    kind = {"content-type": "application/x-www-form-urlencoded"}  # what curl --data-binary says
+    answer = client.post("/v1/captions", params={"num_captions": 2}, content=png(), headers=kind)
+    assert "-H 'content-type: image/jpeg'" in check_problem(answer, 415, "unsupported_media_type")
+
+
 def test_compressed_bodies_are_415(client: httpx.Client) -> None:
     headers = {**PNG, "content-encoding": "gzip"}
     check_problem(
@@ -257,6 +272,9 @@ def test_every_served_model_captions_a_picture(client: httpx.Client) -> None:
 def test_probes(client: httpx.Client) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").json() == {"status": "ready"}
+    for path in ("/healthz", "/readyz"):
+        asked = client.head(path)
+        assert (asked.status_code, asked.content) == (200, b"")
     assert "/v1/captions" in client.get("/").text
 
 

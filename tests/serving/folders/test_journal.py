@@ -231,6 +231,25 @@ def test_a_full_disk_leaves_whole_rows(path: Path, monkeypatch: pytest.MonkeyPat
     assert names(path) == ["a", "b"]
 
 
+def test_rows_under_no_name_are_not_written(path: Path) -> None:
+    """A removed, renamed or replaced file: whoever goes on would caption for nobody."""
+    for take_away in (path.unlink, lambda: path.rename(path.with_name("old")), lambda: _replace(path)):
+        journal = Journal(path)
+        journal.open()
+        journal.append([row("a", "x")])
+        take_away()
+        with pytest.raises(FileNotFoundError, match="was taken away while it was written") as error:
+            journal.append([row("b", "x")])
+        assert error.value.filename == str(path)
+        journal.close()
+        path.unlink(missing_ok=True)
+
+
+def _replace(path: Path) -> None:
+    path.unlink()
+    path.write_bytes(A)
+
+
 def test_a_file_that_somebody_took_away(path: Path) -> None:
     journal = Journal(path)
     journal.open()

@@ -116,6 +116,9 @@ def test_the_record_is_no_place_for_captions(folder: Path, tmp_path: Path, capsy
         ),
         (["{tmp}/pictures", "--format", "txt", "--out", "{tmp}/file"], "'{tmp}/file' cannot be a folder: File exists"),
         (["{tmp}/pictures", "--out", "/dev/null", "--format", "jsonl"], "'/dev/null' is not a regular file"),
+        (["{tmp}/pictures", "--out", "", "--format", "csv"], "--out '.' is a folder: name a file in it"),
+        (["{tmp}/pictures", "--out", "/", "--format", "jsonl"], "--out '/' is a folder: name a file in it"),
+        (["{tmp}/pictures", "--min-clip-score", "nan"], "min_clip_score: nan is no score"),
         (["{tmp}/pictures", "--out", "{tmp}/mine/x.csv"], "'{tmp}/mine/run.json' is not of limner"),
     ],
 )

@@ -252,6 +252,24 @@ def test_members_of_an_archive_that_differ_in_suffix_only(tmp_path: Path) -> Non
         assert texts == {"1.txt": "1.jpg", "sub/1.txt": "sub/1.jpg", "1.png.txt": "1.png", "2.txt": "2.png"}
 
 
+@pytest.mark.parametrize("existing", [SKIP, OVERWRITE, APPEND, PREPEND])
+def test_a_member_that_failed_keeps_its_name(tmp_path: Path, existing: Existing) -> None:
+    """Else the next picture of its stem would take it, and the next run take that one's captions for its own."""
+    found = [Picture(name, "a.tar", in_archive=True) for name in ("a.jpg", "a.png")]
+    for _ in range(2):
+        rows = [row("a.jpg", error="truncated"), row("a.png", "of a.png")]
+        left = write_out("txt", tmp_path, found, rows, apart=True, existing=existing)
+        assert (left[0]["file_name"], left[0]["error"]["code"]) == ("a.jpg", "truncated")
+        assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == {"a.png.txt": "of a.png\n"}
+
+
+@pytest.mark.parametrize("existing", [APPEND, PREPEND])
+def test_a_caption_that_stands_anywhere_is_not_added_again(folder: Path, existing: Existing) -> None:
+    for texts in (["one"], ["two"], ["one"], ["two", "three"], ["one", "two", "three"]):
+        beside(folder, *texts, existing=existing)
+    assert sorted((folder / "a.txt").read_text().splitlines()) == ["one", "three", "two"]
+
+
 def test_a_member_whose_captions_cannot_be_written_is_named(tmp_path: Path) -> None:
     names = ["x" * 300 + ".png", "2.png"]
     found = [Picture(name, "a.tar", in_archive=True) for name in names]

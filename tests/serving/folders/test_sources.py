@@ -324,6 +324,14 @@ def test_nothing_to_caption_is_told_before_a_picture_is_opened(tmp_path: Path) -
     assert refusal(tmp_path / "list.txt") == f"no pictures in {str(tmp_path / 'list.txt')!r}"
 
 
+def test_a_place_that_may_not_be_searched_is_not_called_absent() -> None:
+    with as_nobody() as place:
+        write_pictures(place / "closed", "a.png")
+        (place / "closed").chmod(0)
+        become_nobody()
+        Sources([str(place / "closed" / "a.png")]).check()  # it fails in its turn, and says why
+
+
 def test_how_many_there_are(tmp_path: Path) -> None:
     write_pictures(tmp_path, "a.png", "b.png", "c.png")
     sources = Sources([str(tmp_path)])

@@ -11,7 +11,7 @@ from models.errors import RequestError
 from serving.folders.done import Done
 from serving.folders.outputs import Destination, Existing
 from serving.folders.summary import RunFile, Summary
-from tests.serving.folders.support import row
+from tests.serving.folders.support import as_nobody, become_nobody, row
 
 OPTIONS: dict[str, Any] = {
     "models": [{"model": "fake", "decode": {"name": "beam", "options": {"beams": 3}}}],
@@ -92,6 +92,17 @@ def test_a_file_of_others_under_this_name_is_refused(tmp_path: Path, content: by
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(RequestError, match="run.json' is not of limner.*: move it, or name another --out"):
         run_file(tmp_path / "x.jsonl").check()
+
+
+def test_a_folder_that_takes_no_record_is_told_before_anything_is_written() -> None:
+    with as_nobody() as place:
+        (place / "x.jsonl").touch(0o666)
+        place.chmod(0o555)
+        become_nobody()
+        with pytest.raises(
+            RequestError, match="run.json', the record of the run, cannot be written: permission denied"
+        ):
+            run_file(place / "x.jsonl").check()
 
 
 def test_other_options_are_refused_by_name(tmp_path: Path) -> None:
