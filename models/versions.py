@@ -7,7 +7,7 @@ changes something holds a lock on ``.versions/ID``: drafts that are there before
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import abspath, realpath
@@ -33,10 +33,15 @@ class Version:
     current: bool
 
 
-def install(folder: Path, models_dir: Path, model: str | None = None) -> Version:
+TakeUp = Callable[[Version], None]
+"""Has a server load the current version; raises where that is known to have failed."""
+
+
+def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up: TakeUp | None = None) -> Version:
     """Copy a checkpoint folder into ``models_dir`` as the current version of ``model``, by default the folder's name.
 
-    A plain folder of that id becomes the version before. What fails leaves the current version as it is.
+    A plain folder of that id becomes the version before. What fails leaves the current version as it is, also where
+    ``take_up`` raises, which is called when the new version is current: the new one is then no version either.
 
     Raises:
         RequestError: ``invalid_request`` for an id that cannot be one, or a folder that holds ``models_dir``.
@@ -53,7 +58,18 @@ def install(folder: Path, models_dir: Path, model: str | None = None) -> Version
         raise RequestError("invalid_request", f"{folder} holds {models_dir}, into which it is to be copied")
     verify_files(folder, find_captioner(str(folder.resolve())).card)
     with _changing(models_dir, model) as store:
-        return _install(folder, models_dir, model, store)
+        before = _current_path(models_dir, model)
+        version = _install(folder, models_dir, model, store)
+        if before == models_dir / model:  # a plain folder, which is the version before now
+            before = _path(store, version.number - 1)
+        try:
+            if take_up is not None:
+                take_up(version)
+        except BaseException:
+            _put_back(models_dir, model, before, store)
+            shutil.rmtree(version.path)
+            raise
+        return version
 
 
 def versions(models_dir: Path, model: str) -> list[Version]:
@@ -70,8 +86,8 @@ def versions(models_dir: Path, model: str) -> list[Version]:
     return [Version(model, _number(path), path, realpath(path) == current) for path in sorted(paths, key=_number)]
 
 
-def rollback(models_dir: Path, model: str, to: int | None = None) -> Version:
-    """Make an earlier version the current one: number ``to``, by default the one before.
+def rollback(models_dir: Path, model: str, to: int | None = None, *, take_up: TakeUp | None = None) -> Version:
+    """Make an earlier version the current one: number ``to``, by default the one before. ``take_up`` as of ``install``.
 
     Raises:
         UnknownNameError: ``unknown_model``; none was installed.
@@ -92,8 +108,18 @@ def rollback(models_dir: Path, model: str, to: int | None = None) -> Version:
         if path is None:
             raise RequestError("invalid_request", f"{model!r} has no version {number}; there are: {numbers}")
         verify_files(path, find_captioner(str(path)).card)
-        _point(models_dir, model, path, _next(store))
-        return Version(model, number, path, True)
+        was = _current_path(models_dir, model)
+        _point(models_dir, model, path, number_of_plain := _next(store))
+        if was == models_dir / model:
+            was = _path(store, number_of_plain)
+        version = Version(model, number, path, True)
+        try:
+            if take_up is not None:
+                take_up(version)
+        except BaseException:
+            _put_back(models_dir, model, was, store)
+            raise
+        return version
 
 
 @contextmanager
@@ -149,6 +175,25 @@ def _point(models_dir: Path, model: str, path: Path, number_of_plain: int) -> No
     else:
         link.replace(place)
     sync(store)
+    sync(models_dir)
+
+
+def _current_path(models_dir: Path, model: str) -> Path | None:
+    """Where what is current lies: the id itself where that is a plain folder, else where the link leads."""
+    place = models_dir / model
+    if not place.is_symlink():
+        return place if place.exists() else None
+    return models_dir / os.readlink(place)
+
+
+def _put_back(models_dir: Path, model: str, before: Path | None, store: Path) -> None:
+    """Make current what was."""
+    place, link = models_dir / model, store / _LINK
+    if before is None:
+        place.unlink()
+    else:
+        link.symlink_to(os.path.relpath(before, models_dir))
+        link.replace(place)
     sync(models_dir)
 
 

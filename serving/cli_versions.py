@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from models.errors import RequestError
 _KEY_VARIABLE = "LIMNER_ADMIN_KEY"
 _ADDRESS = re.compile(r"https?://([^\s/?#\[\]]+|\[[0-9A-Fa-f:.]+\](:[0-9]+)?)(/[^\s?#]*)?")
 _TIMEOUT_S = 340.0  # beyond what the server gives its captioners to load
+_PROXY_GAVE_UP = frozenset({502, 504})  # the server behind it may still be at work
 
 Model = Annotated[str, typer.Argument(help="The id.")]
 ModelsDir = Annotated[Path, typer.Option(help="Folder of models.", exists=True, file_okay=False)]
@@ -35,10 +37,8 @@ def install(
     server: Server = None,
 ) -> None:
     """Copy a checkpoint into a models folder, as the current version of its id."""
-    key = _key(server)
-    version = installed.install(folder, models_dir, id_)
-    typer.echo(f"{version.model}: version {version.number} is current, in {version.path}")
-    _serve(server, key, version.model)
+    asked = _Server.named(server)
+    _tell(installed.install(folder, models_dir, id_, take_up=asked.take_up if asked else None), asked)
 
 
 def versions(model: Model, models_dir: ModelsDir) -> None:
@@ -55,36 +55,70 @@ def rollback(
     server: Server = None,
 ) -> None:
     """Make an earlier version of a model the current one again."""
-    key = _key(server)
-    version = installed.rollback(models_dir, model, to)
-    typer.echo(f"{model}: version {version.number} is current, in {version.path}")
-    _serve(server, key, model)
+    asked = _Server.named(server)
+    _tell(installed.rollback(models_dir, model, to, take_up=asked.take_up if asked else None), asked)
 
 
-def _key(server: str | None) -> str:
-    """The admin key. That it is missing, or that the address is none, is told before anything is changed."""
-    key = os.environ.get(_KEY_VARIABLE, "")
-    if server is not None and not _ADDRESS.fullmatch(server):
-        raise RequestError("invalid_request", f"--server {server!r} is no address; write http://HOST:PORT")
-    if server is not None and not (key.isascii() and key.isprintable() and key.strip()):
-        raise RequestError("invalid_request", f"--server needs an admin key of that server in ${_KEY_VARIABLE}")
-    return key
+@dataclass
+class _Server:
+    """A running server that is to load what becomes current."""
 
+    address: str
+    key: str
+    doubt: str = ""
+    """Why it is not known whether it did."""
 
-def _serve(server: str | None, key: str, model: str) -> None:
-    """Have a running server load the current version."""
-    if server is None:
-        return
-    url = f"{server.rstrip('/')}/v1/admin/models"
-    try:
-        with httpx.Client(trust_env=False, timeout=_TIMEOUT_S) as client:  # through no proxy, which would see the key
-            answer = client.post(url, json={"model": model}, headers={"x-api-key": key.strip()})
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise RequestError("invalid_request", f"--server {server} does not answer: {error}") from None
-    if not answer.is_success:
+    @classmethod
+    def named(cls, address: str | None) -> _Server | None:
+        """None: there is none to ask.
+
+        Raises:
+            RequestError: ``invalid_request``; the address is none, or there is no key.
+        """
+        if address is None:
+            return None
+        key = os.environ.get(_KEY_VARIABLE, "")
+        if not _ADDRESS.fullmatch(address):
+            raise RequestError("invalid_request", f"--server {address!r} is no address; write http://HOST:PORT")
+        if not (key.isascii() and key.isprintable() and key.strip()):
+            raise RequestError("invalid_request", f"--server needs an admin key of that server in ${_KEY_VARIABLE}")
+        return cls(address, key.strip())
+
+    def take_up(self, version: installed.Version) -> None:
+        """Have it load the version, which is current.
+
+        Raises:
+            RequestError: ``invalid_request``; it did not take it up.
+        """
+        url = f"{self.address.rstrip('/')}/v1/admin/models"
+        try:
+            with httpx.Client(trust_env=False, timeout=_TIMEOUT_S) as client:  # no proxy, which would see the key
+                answer = client.post(url, json={"model": version.model}, headers={"x-api-key": self.key})
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise self._failed(f"does not answer: {error}") from None
+        except httpx.HTTPError as error:
+            self.doubt = f"--server {self.address} was asked and gave no answer: {error}"
+            return
+        if answer.is_success:
+            return
         try:
             detail = answer.json()["detail"]
         except (ValueError, KeyError, TypeError):
             detail = answer.text[:300]
-        raise RequestError("invalid_request", f"--server {server} refused {model!r} ({answer.status_code}): {detail}")
-    typer.echo(f"{server} serves it")
+        said = f"refused {version.model!r} ({answer.status_code}): {detail}"
+        if answer.status_code in _PROXY_GAVE_UP:
+            self.doubt = f"--server {self.address} {said}"
+            return
+        raise self._failed(said)
+
+    def _failed(self, why: str) -> RequestError:
+        return RequestError("invalid_request", f"--server {self.address} {why}; nothing was changed")
+
+
+def _tell(version: installed.Version, server: _Server | None) -> None:
+    typer.echo(f"{version.model}: version {version.number} is current, in {version.path}")
+    if server is not None and server.doubt:
+        again = f"limner models rollback {version.model} --to {version.number} asks it again"
+        raise RequestError("invalid_request", f"{server.doubt}; it may serve the version or not: {again}")
+    if server is not None:
+        typer.echo(f"{server.address} serves it")

@@ -37,7 +37,8 @@ async def _admin_of(request: Request, services: ServicesDep) -> Admin:
     assert services.admin is not None  # else there is no such route
     key = given_key(request.headers)
     if key is None or services.admin.keys.name_of(key) is None:
-        raise RequestError("unauthorized", "an admin key is needed; send it as 'Authorization: Bearer KEY'")
+        what = "an admin key is needed" if key is None else "this is no admin key of this server"
+        raise RequestError("unauthorized", f"{what}; send one as 'Authorization: Bearer KEY'")
     return services.admin
 
 

@@ -52,6 +52,38 @@ def test_versions_are_kept_and_the_way_back_is_one_step(tmp_path: Path, folder: 
     load_pipeline("mine", models_dir=folder, scorer=None)  # whole, not only its card
 
 
+def refuse(_: Version) -> None:
+    raise RequestError("invalid_request", "the server does not want it")
+
+
+@pytest.mark.parametrize("before", ["nothing", "a plain folder", "a version", "a link of somebody's own"])
+def test_what_a_server_does_not_take_up_changes_nothing(tmp_path: Path, folder: Path, before: str) -> None:
+    one, two = checkpoint(tmp_path, 1), checkpoint(tmp_path, 2)
+    if before == "a plain folder":
+        shutil.copytree(one, folder / "mine")
+    elif before == "a version":
+        install(one, folder)
+    elif before == "a link of somebody's own":
+        (folder / "mine").symlink_to(one)
+    for _ in range(2):
+        with pytest.raises(RequestError, match="does not want it"):
+            install(two, folder, take_up=refuse)
+        if before == "nothing":
+            assert not os.path.lexists(folder / "mine")
+        else:
+            assert current(folder) == "tuned by objective-1"
+    taken = list[Version]()
+    version = install(two, folder, take_up=taken.append)
+    assert taken == [version] and current(folder) == "tuned by objective-2"
+    if before in ("a plain folder", "a version"):
+        for _ in range(2):
+            with pytest.raises(RequestError, match="does not want it"):
+                rollback(folder, "mine", take_up=refuse)
+            assert current(folder) == "tuned by objective-2"
+        assert rollback(folder, "mine", take_up=taken.append) == taken[-1]
+        assert numbers(versions(folder, "mine")) == [(1, True), (2, False)]
+
+
 def test_a_version_has_the_time_when_it_was_installed(tmp_path: Path, folder: Path) -> None:
     old = checkpoint(tmp_path, 1)
     os.utime(old, (1e9, 1e9))

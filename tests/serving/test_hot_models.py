@@ -23,6 +23,7 @@ from tests.serving.conftest import ADMIN_KEY
 from tests.serving.support import pictures
 
 ROUTE = "/v1/admin/models"
+NOWHERE = "http://127.0.0.1:1"
 KEY = {"authorization": f"Bearer {ADMIN_KEY}"}
 [PICTURE] = pictures(1)
 
@@ -227,5 +228,13 @@ def test_the_command_line_installs_and_rolls_back_in_the_running_server(
     assert cli.run(["models", "versions", hot, *where]) == 0
     assert [line[0] for line in capsys.readouterr().out.splitlines()] == ["*", " "]
     monkeypatch.setenv("LIMNER_ADMIN_KEY", "w" * 20)
-    assert cli.run(["models", "rollback", hot, "--to", "2", *where, "--server", server]) == 2
-    assert "an admin key is needed" in capsys.readouterr().err
+    store = sorted((served_dir / ".versions" / hot).iterdir())
+    for words in (["rollback", hot, "--to", "2"], ["install", str(tmp_path / "2"), "--id", hot]):
+        for address, why in ((server, "(401): this is no admin key of this server"), (NOWHERE, "does not answer")):
+            assert cli.run(["models", *words, *where, "--server", address]) == 2  # and nothing has changed
+            told = capsys.readouterr()
+            assert why in told.err and "; nothing was changed" in told.err and not told.out
+            assert (served_dir / hot).resolve() == store[0] and sorted(store[0].parent.iterdir()) == store
+    monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
+    assert cli.run(["models", "rollback", hot, "--to", "2", *where, "--server", server]) == 0  # the same, with a key
+    assert text_of(caption(client, hot)) == texts[1]
