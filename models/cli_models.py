@@ -92,6 +92,8 @@ def _card_lines(card: Card) -> Iterator[str]:
     named: list[tuple[str, object]] = [("id", card.id), ("kind", card.kind)]
     if not isinstance(card, ScorerCard):
         named.append(("family", card.family))
+        if card.decoding is not None:
+            named.append(("decoding", _decoding(card.decoding)))
     named += [("description", card.description), ("licence", card.licence)]
     if card.objective:
         named.append(("objective", _call(card.objective.name, card.objective.options)))

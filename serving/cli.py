@@ -29,7 +29,9 @@ _LIMITS = "The limits: " + ", ".join(f"{name} ({field.default})" for name, field
 
 
 def serve(
-    model: Annotated[list[str] | None, typer.Option(help="Id, folder or hub id; repeatable, default first.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Id, folder or hub id; repeatable, default first. Default: dial.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
     models_dir: Annotated[Path | None, typer.Option(help="Folder of more models.")] = None,

@@ -12,7 +12,7 @@ import typer
 from models.catalog import DEFAULT_SCORER
 from models.cli_values import decode_words
 from models.errors import RequestError
-from serving.arms import check_arm_count, describe, label_arms
+from serving.arms import FEWEST_ARMS, MOST_ARMS, check_arm_count, describe, label_arms
 from serving.local_models import Wish, choose
 from serving.output import Write, json_line, rows_to, stdout
 
@@ -45,6 +45,9 @@ def compare(
     batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
 ) -> None:
     """Caption the same pictures by 2 to 6 models or points of a dial; prints CLIPScores and paired verdicts."""
+    if not models and not arm:
+        detail = f"name {FEWEST_ARMS} to {MOST_ARMS} models to compare: --models concise,dial@1, or --arm for each"
+        raise RequestError("invalid_request", detail)
     given = decode_words(decode, option or (), guidance)
     wishes = read_arms([*(models.split(",") if models else ()), *(arm or ())])
     chosen = {label: choose(wish, given, models_dir) for label, wish in wishes}

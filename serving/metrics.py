@@ -55,7 +55,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     CLIENT_IMAGES: ("images that holders of API keys sent to be captioned or scored, by name of the key", ("client",)),
 }
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
-    REQUEST_DURATION: ("from the head of a request to the end of its answer", ("route",), _SECONDS),
+    REQUEST_DURATION: ("from the head of a request to the end of its answer", ("route", "status"), _SECONDS),
     STAGE_DURATION: ("queue per image; encode, decode and score per forward pass", ("stage",), _SECONDS),
     BATCH_IMAGES: ("images that shared a forward pass", (), _IMAGES),
     CAPTION_WORDS: ("words of the best caption of each image", ("model",), _WORDS),

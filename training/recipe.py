@@ -18,6 +18,9 @@ TASKS = {
 }
 
 
+RECIPES = Path(__file__).parent / "recipes"
+"""Those that come with limner."""
+
 _VARIANTS = ("objective", "decoding", "decode")
 """Settings with a name and options: the options of one variant mean nothing to another."""
 
@@ -92,7 +95,9 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError("bad_recipe", f"{path} cannot be read: {error.strerror}") from error
+        known = ", ".join(sorted(each.name for each in RECIPES.glob("*.yaml")))
+        hint = f"; those that come with limner are in {RECIPES}: {known}" if known and not path.exists() else ""
+        raise DataError("bad_recipe", f"{path} cannot be read: {error.strerror}{hint}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError("bad_recipe", f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(recipe, dict):

@@ -69,7 +69,7 @@ class RequestContext:
     def _account(self, scope: Scope, status: str, seconds: float) -> None:
         route = route_pattern(scope)
         self._reporter.count(metrics.REQUESTS, route, status)
-        self._reporter.observe(metrics.REQUEST_DURATION, seconds, route)
+        self._reporter.observe(metrics.REQUEST_DURATION, seconds, route, status)
         if route in PROBES and status == "200":
             return
         state: dict[str, Any] = scope["state"]

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { intervalRow, scaleOf } from "./interval_chart.js";
-import { duration, fixed, signed, whole } from "./numbers.js";
+import { counted, duration, fixed, signed, whole } from "./numbers.js";
 
 /** The whole of an experiment; `results` may lack anything. */
 export function experimentView(definition, results) {
@@ -12,7 +12,7 @@ export function experimentView(definition, results) {
     "article",
     { class: "panel experiment", "data-experiment": definition.name },
     el("h3", {}, definition.name),
-    el("p", { class: "quiet" }, arms.length ? `${whole(total(arms, "images"))} pictures, ${whole(total(arms, "units"))} units` : "No results yet."),
+    el("p", { class: "quiet" }, arms.length ? `${counted(total(arms, "images"), "picture")}, ${counted(total(arms, "units"), "unit")}` : "No results yet."),
     arms.length ? armsTable(arms, definition.arms ?? []) : null,
     pairs.length ? el("h4", {}, "Which arm is better?") : null,
     ...(pairs.length ? pairsOf(pairs, results.min_units) : []),

@@ -61,10 +61,10 @@ export function facts(scrapes) {
   return found;
 }
 
-/** Of the last minute where something came in it, else since the start. */
+/** Of what was answered: a refusal takes no time. Of the last minute where something came in it, else since the start. */
 function latency(before, now) {
   const name = "limner_request_duration_seconds";
-  const together = (earlier) => ROUTES.map((route) => buckets(earlier, now, name, { route })).filter((it) => it.length).reduce(add, []);
+  const together = (earlier) => ROUTES.map((route) => buckets(earlier, now, name, { route, status: "200" })).filter((it) => it.length).reduce(add, []);
   let found = before ? together(before) : [];
   let when = "";
   if (!found.at(-1)?.[1]) [found, when] = [together(null), " so far"];

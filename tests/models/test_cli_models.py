@@ -25,6 +25,7 @@ def root(tmp_path: Path) -> Path:
             data=[DataSource(name="Flickr8k", split="train", images=6000, captions=30000, terms="research")],
             origin=["ImageNet weights"],
             seed=17,
+            decoding=Decoding(name="beam", options={"no_stutter": 4}),
             measurements=[
                 Measurement(split="val", images=1000, values={"cider": 0.5}),
                 Measurement(
@@ -87,6 +88,7 @@ def test_show_prints_the_card(root: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cli.run(["models", "show", "talker", "--models-dir", str(root)]) == 0
     text = capsys.readouterr().out
     for line in (
+        "decoding     beam no_stutter=4",
         "licence      research only",
         "objective    mle image_dropout=0.1",
         "data         Flickr8k train: 6000 images, 30000 captions; research",

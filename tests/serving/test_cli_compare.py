@@ -109,7 +109,7 @@ def test_when_no_picture_can_be_read_there_is_no_report(scorer: str, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "error", "why"),
     [
-        ([], RequestError, "arms: 0 given; 2 to 6"),
+        ([], RequestError, "name 2 to 6 models to compare: --models"),
         (["--models", "fake"], RequestError, "arms: 1 given"),
         (["--models", "fake,fake,fake,fake,fake,fake,fake"], RequestError, "arms: 7 given"),
         (["--models", "fake,"], RequestError, "arm '' is not LABEL=MODEL"),

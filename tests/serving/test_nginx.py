@@ -235,6 +235,14 @@ def test_limner_nginx_and_the_client_know_a_request_by_one_id(nginx: Nginx, http
 
 
 @needs_nginx
+def test_a_refusal_of_nginx_is_logged_with_the_method_that_was_asked(nginx: Nginx, https: httpx.Client) -> None:
+    refused = https.post("/v1/captions", content=bytes(33 << 20), headers={**PNG, "x-request-id": "post-413"})
+    assert refused.status_code == 413
+    lines = map(json.loads, until_logged(nginx, "post-413").splitlines())
+    assert [line["method"] for line in lines if line["request_id"] == "post-413"] == ["POST"]
+
+
+@needs_nginx
 @pytest.mark.parametrize("path", ["/metrics", "/metrics?a=b", "/%6Detrics", "//metrics", "/a/../metrics", "/-/routes"])
 def test_nobody_reads_the_metrics_from_outside(nginx: Nginx, path: str) -> None:
     said = nginx.curl(path, "--path-as-is", "-w", "\n%{http_code} %{content_type}")

@@ -72,6 +72,11 @@ def test_an_own_file_comes_before_a_shipped_one(elsewhere: Path) -> None:
     assert read_recipe(CONCISE) == {"task": "mine"}
 
 
+def test_a_name_that_there_is_not_is_answered_with_those_that_there_are(elsewhere: Path) -> None:
+    with pytest.raises(DataError, match="those that come with limner are in .*: concise.yaml, .*smile.yaml"):
+        read_recipe(Path("conise.yaml"))
+
+
 @pytest.mark.parametrize("path", ["no-such.yaml", "folder/concise.yaml", "."])
 def test_files_that_cannot_be_read(path: str, elsewhere: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):

@@ -67,7 +67,7 @@ ARMS = "[{label: a}, {label: b}]"
         ("experiments: [{name: x, arms: [{label: a, model: 2024-13-45}, {label: b}]}]", "is no YAML"),
         (f"experiments: [{{name: x, arms: ARMS, score_share: {'9' * 5000}}}]", "is no YAML"),
         ("[" * 5000, "is no YAML"),
-        ("experiments: [{name: x, arms: ARMS, colour: red}]", "colour: Extra inputs are not permitted"),
+        ("experiments: [{name: x, arms: ARMS, colour: red}]", "colour: there is no such field"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_field(text: str, told: str, tmp_path: Path) -> None:

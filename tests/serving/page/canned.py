@@ -79,9 +79,12 @@ RESULTS: dict[str, dict[str, Any]] = {
 }
 METRICS = """# HELP limner_captions_total captions written
 limner_captions_total{{model="dial",strategy="beam"}} {captions}
-limner_request_duration_seconds_bucket{{route="/v1/captions",le="0.1"}} {captions}
-limner_request_duration_seconds_bucket{{route="/v1/captions",le="0.25"}} {captions}
-limner_request_duration_seconds_bucket{{route="/v1/captions",le="+Inf"}} {captions}
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="200",le="0.1"}} {captions}
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="200",le="0.25"}} {captions}
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="200",le="+Inf"}} {captions}
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="429",le="0.1"}} 100000
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="429",le="0.25"}} 100000
+limner_request_duration_seconds_bucket{{route="/v1/captions",status="429",le="+Inf"}} 100000
 limner_queue_images 3.0
 limner_queue_limit_images 256.0
 limner_clip_score_count{{model="dial"}} 40
