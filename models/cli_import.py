@@ -21,7 +21,7 @@ def import_(
     ] = None,
     licence: Annotated[str | None, typer.Option(help="Terms of the weights, for the card.")] = None,
 ) -> None:
-    """Make a checkpoint folder of the weights that BLIP's or SMILE's authors released."""
+    """Make a checkpoint folder of the weights of BLIP or SMILE."""
     from models.import_blip import import_blip  # deferred: it loads torch
 
     terms = {} if licence is None else {"licence": licence}

@@ -41,7 +41,7 @@ def mix(
     ] = False,
     models_dir: ModelsDir = None,
 ) -> None:
-    """Write a weighted sum of models: BASE + sum of coefficient * (direction - BASE)."""
+    """Write a weighted sum of models. BASE + sum of coefficient * (direction - BASE)."""
     from models.mixing.mix import Mix  # these load torch, which `limner --help` should not wait for
     from models.mixing.writing import write_differences, write_mix_card, write_weights
 

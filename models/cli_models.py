@@ -21,7 +21,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def list_(models_dir: ModelsDir = None, as_json: Json = False) -> None:
-    """List the models that come with limner and those of a models folder."""
+    """List limner's own models and those of a models folder."""
     cards, failed = [], False
     for name in model_ids(models_dir):
         try:
@@ -45,7 +45,7 @@ def show(
     models_dir: ModelsDir = None,
     as_json: Json = False,
 ) -> None:
-    """Print a model's card, after checking that its files are what the card says."""
+    """Print a model's card. Its files are compared with it first."""
     entry = find_model(model, models_dir)
     if entry.path is not None:
         verify_files(entry.path, entry.card)

@@ -28,7 +28,7 @@ def spectrum(
     description: Annotated[str | None, typer.Option(help="What the card says of it.")] = None,
     models_dir: ModelsDir = None,
 ) -> None:
-    """Write a dial: a path of mixes from concise to descriptive, for `limner models calibrate` to measure."""
+    """Write a dial, a path of mixes from concise to descriptive. `limner models calibrate` measures it."""
     from models.mixing.mix import Mix  # these load torch, which `limner --help` should not wait for
     from models.mixing.spectrum import path_through, write_spectrum
 

@@ -81,7 +81,7 @@ def serve(
     access_log: Annotated[bool, typer.Option(help="A line in the log for every request.")] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the log of every process.")] = False,
 ) -> None:
-    """Serve captions over HTTP on this machine until it is told to stop."""
+    """Serve captions over HTTP on this machine until told to stop."""
     _exit_on_signals()
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray, when imported: 127.0.0.1 as on a Mac
     from serving.experiments.checks import check_arms  # deferred, as below: Ray takes seconds to load

@@ -63,7 +63,7 @@ def caption(
     batch_size: words.BatchSize = 16,
     workers: words.Workers = None,
 ) -> None:
-    """Caption pictures, one line each or into files; what fails is told on stderr."""
+    """Caption pictures, one line each or into files. What fails is told on stderr."""
     job = FolderJob(
         wish=Wish(model, descriptiveness, numbers(mix) if mix else None, target_words),
         decode=decode_words(decode, option or (), guidance),

@@ -44,7 +44,7 @@ def compare(
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.", min=1)] = None,
     batch_size: Annotated[int, typer.Option(help="Pictures per forward pass.", min=1)] = 16,
 ) -> None:
-    """Caption the same pictures by 2 to 6 models or points of a dial; prints CLIPScores and paired verdicts."""
+    """Caption the same pictures by 2 to 6 models or points of a dial. Prints CLIPScores and paired verdicts."""
     if not models and not arm:
         detail = f"name {FEWEST_ARMS} to {MOST_ARMS} models to compare: --models concise,dial@1, or --arm for each"
         raise RequestError("invalid_request", detail)

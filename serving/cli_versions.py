@@ -36,13 +36,13 @@ def install(
     id_: Annotated[str | None, typer.Option("--id", help="Default: the folder's name.")] = None,
     server: Server = None,
 ) -> None:
-    """Copy a checkpoint into a models folder, as the current version of its id."""
+    """Copy a checkpoint into a models folder, as the current version."""
     asked = _Server.named(server)
     _tell(installed.install(folder, models_dir, id_, take_up=asked.take_up if asked else None), asked)
 
 
 def versions(model: Model, models_dir: ModelsDir) -> None:
-    """List the versions of a model that were installed; the current one is marked."""
+    """List the installed versions of a model; the current has a star."""
     for version in installed.versions(models_dir, model):
         written = time.strftime("%Y-%m-%d %H:%M", time.localtime(version.path.stat().st_mtime))
         typer.echo(f"{'*' if version.current else ' '} {version.number}  {written}  {version.path}")

@@ -29,7 +29,7 @@ def calibrate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     threads: Annotated[int | None, typer.Option(help="torch threads. Default: the usable cores.")] = None,
 ) -> None:
-    """Measure words, CLIPScore and self-retrieval at every point of a dial, and keep them in its card."""
+    """Measure every point of a dial. Its card keeps words, CLIPScore and self-retrieval of each."""
     from models.device import set_threads  # these load torch, which `limner --help` should not wait for
     from training.calibrate import calibrate as measure
     from training.data.selection import Selection

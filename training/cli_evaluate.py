@@ -74,7 +74,7 @@ def evaluate(
     ] = None,
     update_card: Annotated[bool, typer.Option("--update-card", help="Keep the numbers in the model's card.")] = False,
 ) -> None:
-    """Measure captioners, captions in files, or the retrieval of a scorer, on a split; prints a Markdown table."""
+    """Measure captioners, files of captions, or a scorer on a split. Prints a Markdown table."""
     from models.device import set_threads  # these load torch, which `limner --help` should not wait for
     from training.data.selection import Selection
 

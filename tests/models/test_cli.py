@@ -47,6 +47,15 @@ def test_a_group_lists_its_own_commands(capsys: pytest.CaptureFixture[str]) -> N
     assert "\n  list " in text and "\n  show " in text and "serve" not in text
 
 
+@pytest.mark.parametrize("group", ["", *cli.GROUPS])
+def test_no_line_of_the_list_is_cut(
+    group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run([*group.split(), "--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("key", sorted(cli.COMMANDS))
 def test_every_command_has_help(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*key.split(), "--help"]) == 0
