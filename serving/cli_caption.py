@@ -105,7 +105,7 @@ def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
     for remark in job.remarks():
         typer.echo(f"note: {remark}", err=True)
     summary = Summary()
-    with ExitStack() as closing:
+    with _named(place), ExitStack() as closing:
         output, run_file = _output(asked, kind, place, sources, job)
         closing.callback(output.close)
         stage: Stage
@@ -116,12 +116,18 @@ def _caption(job: FolderJob, sources: Sources, asked: Asked) -> None:
             stage = closing.enter_context(RayStage(job, batch_size=asked.batch_size, actors=actors, gpus=gpus))
         else:
             stage = _local_stage(job, sources, asked, summary)
-        try:
-            _run(sources, stage, output, run_file, summary)
-        except OSError as error:
-            if error.errno in NO_ROOM and error.filename is None and place is not None:  # writing names no file
-                raise OSError(error.errno, error.strerror, str(place.path)) from error
-            raise
+        _run(sources, stage, output, run_file, summary)
+
+
+@contextmanager
+def _named(place: Destination | None) -> Iterator[None]:
+    """A full disk is told by where the captions go: the system's errors of writing name no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM and error.filename is None and place is not None:
+            raise OSError(error.errno, error.strerror, str(place.path)) from error
+        raise
 
 
 def _output(

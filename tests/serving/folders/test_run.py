@@ -244,7 +244,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(
         filler.write_bytes(bytes((64 - 8 - 8 * (name == "txt")) * 1024))
         assert limner(*words, "--num-captions", "3") == 1
         lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
-        assert len(lines) == 1 and "No space left on device" in lines[0]
+        assert len(lines) == 1 and lines[0].startswith(f"error: {disk}") and "No space left on device" in lines[0]
         filler.unlink()
         assert limner(*words, "--num-captions", "3") == 0
         told = capsys.readouterr().err
