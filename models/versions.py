@@ -58,10 +58,10 @@ def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up
         raise RequestError("invalid_request", f"{folder} holds {models_dir}, into which it is to be copied")
     verify_files(folder, find_captioner(str(folder.resolve())).card)
     with _changing(models_dir, model) as store:
-        before = _current_path(models_dir, model)
+        before = _current(models_dir, model)
         version = _install(folder, models_dir, model, store)
         if before == models_dir / model:  # a plain folder, which is the version before now
-            before = _path(store, version.number - 1)
+            before = _path(store, version.number - 1).relative_to(models_dir)
         try:
             if take_up is not None:
                 take_up(version)
@@ -108,10 +108,10 @@ def rollback(models_dir: Path, model: str, to: int | None = None, *, take_up: Ta
         if path is None:
             raise RequestError("invalid_request", f"{model!r} has no version {number}; there are: {numbers}")
         verify_files(path, find_captioner(str(path)).card)
-        was = _current_path(models_dir, model)
+        was = _current(models_dir, model)
         _point(models_dir, model, path, number_of_plain := _next(store))
         if was == models_dir / model:
-            was = _path(store, number_of_plain)
+            was = _path(store, number_of_plain).relative_to(models_dir)
         version = Version(model, number, path, True)
         try:
             if take_up is not None:
@@ -178,21 +178,21 @@ def _point(models_dir: Path, model: str, path: Path, number_of_plain: int) -> No
     sync(models_dir)
 
 
-def _current_path(models_dir: Path, model: str) -> Path | None:
-    """Where what is current lies: the id itself where that is a plain folder, else where the link leads."""
+def _current(models_dir: Path, model: str) -> Path | None:
+    """Where the link leads, as it says; the id itself where that is a plain folder."""
     place = models_dir / model
-    if not place.is_symlink():
-        return place if place.exists() else None
-    return models_dir / os.readlink(place)
+    if place.is_symlink():
+        return place.readlink()
+    return place if place.exists() else None
 
 
 def _put_back(models_dir: Path, model: str, before: Path | None, store: Path) -> None:
-    """Make current what was."""
+    """Make the id a link to ``before`` again; None: it was nothing."""
     place, link = models_dir / model, store / _LINK
     if before is None:
         place.unlink()
     else:
-        link.symlink_to(os.path.relpath(before, models_dir))
+        link.symlink_to(before)
         link.replace(place)
     sync(models_dir)
 

@@ -98,7 +98,7 @@ class RunFile:
         """Raise ``invalid_request`` where the record cannot be kept, or a file of its name is of another origin."""
         folder = self._path.parent
         if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            detail = f"{os.fspath(self._path)!r}, the record of the run, cannot be written: permission denied"
+            detail = f"{os.fspath(self._path)!r}, the record of the run, cannot be written: its folder is read-only"
             raise RequestError("invalid_request", f"{detail}; name an --out in another folder")
         if self._content() is None and self._path.is_file() and self._path.read_bytes().strip(b"\0 \t\r\n"):
             detail = f"{os.fspath(self._path)!r} is not of limner, which keeps its record under this name"

@@ -100,7 +100,7 @@ def test_a_folder_that_takes_no_record_is_told_before_anything_is_written() -> N
         place.chmod(0o555)
         become_nobody()
         with pytest.raises(
-            RequestError, match="run.json', the record of the run, cannot be written: permission denied"
+            RequestError, match="run.json', the record of the run, cannot be written: its folder is read-only"
         ):
             run_file(place / "x.jsonl").check()
 
