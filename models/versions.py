@@ -14,7 +14,7 @@ from os.path import abspath, realpath
 from pathlib import Path
 
 from models.catalog import FAKE_CARD, STORE, find_captioner
-from models.errors import CheckpointError, RequestError, UnknownNameError
+from models.errors import CheckpointError, LimnerError, RequestError, UnknownNameError
 from models.file_hashes import verify_files
 from models.moves import exchange, folder_lock, shared_and_synced, sync
 
@@ -34,7 +34,7 @@ class Version:
 
 
 TakeUp = Callable[[Version], None]
-"""Has a server load the current version; raises where that is known to have failed."""
+"""Has a server load the current version; raises a LimnerError where that is known to have failed."""
 
 
 def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up: TakeUp | None = None) -> Version:
@@ -58,6 +58,7 @@ def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up
         raise RequestError("invalid_request", f"{folder} holds {models_dir}, into which it is to be copied")
     verify_files(folder, find_captioner(str(folder.resolve())).card)
     with _changing(models_dir, model) as store:
+        _refuse_a_file(models_dir / model)
         before = _current(models_dir, model)
         version = _install(folder, models_dir, model, store)
         if before == models_dir / model:  # a plain folder, which is the version before now
@@ -65,9 +66,10 @@ def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up
         try:
             if take_up is not None:
                 take_up(version)
-        except BaseException:
+        except LimnerError:
             _put_back(models_dir, model, before, store)
-            shutil.rmtree(version.path)
+            version.path.rename(refused := store / f"{_DRAFT}-refused")
+            shutil.rmtree(refused, ignore_errors=True)
             raise
         return version
 
@@ -116,7 +118,7 @@ def rollback(models_dir: Path, model: str, to: int | None = None, *, take_up: Ta
         try:
             if take_up is not None:
                 take_up(version)
-        except BaseException:
+        except LimnerError:
             _put_back(models_dir, model, was, store)
             raise
         return version
@@ -163,8 +165,7 @@ def _point(models_dir: Path, model: str, path: Path, number_of_plain: int) -> No
     """Make ``DIR/ID`` a link to ``path``, in one move; a plain folder there becomes a version of that number."""
     place, store = models_dir / model, path.parent
     link, kept = store / _LINK, _path(store, number_of_plain)
-    if place.is_file():
-        raise RequestError("invalid_request", f"{place} is a file: it is not replaced")
+    _refuse_a_file(place)
     link.symlink_to(path.relative_to(models_dir))
     if _is_plain(place):
         if exchange(link, place):
@@ -195,6 +196,11 @@ def _put_back(models_dir: Path, model: str, before: Path | None, store: Path) ->
         link.symlink_to(before)
         link.replace(place)
     sync(models_dir)
+
+
+def _refuse_a_file(place: Path) -> None:
+    if place.is_file():
+        raise RequestError("invalid_request", f"{place} is a file: it is not replaced")
 
 
 def _is_plain(place: Path) -> bool:

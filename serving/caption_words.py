@@ -22,7 +22,8 @@ Guidance = Annotated[float | None, typer.Option(help="0 to 10; above 1 the pictu
 Descriptiveness = Annotated[float | None, typer.Option(help="0 concise to 1 descriptive; of models with a spectrum.")]
 Mix = Annotated[list[str] | None, typer.Option(help="NAME=VALUE, how far along a direction; repeatable.")]
 TargetWords = Annotated[
-    int | None, typer.Option(help="The descriptiveness whose mean length, as calibrated, is nearest.", min=1)
+    int | None,
+    typer.Option(help="The descriptiveness whose mean length, as calibrated, is nearest.", min=1, max=10_000),
 ]
 NumCaptions = Annotated[int, typer.Option(help="Captions of each picture.", min=1)]
 Rerank = Annotated[

@@ -18,7 +18,6 @@ from models.errors import RequestError
 _KEY_VARIABLE = "LIMNER_ADMIN_KEY"
 _ADDRESS = re.compile(r"https?://([^\s/?#\[\]]+|\[[0-9A-Fa-f:.]+\](:[0-9]+)?)(/[^\s?#]*)?")
 _TIMEOUT_S = 340.0  # beyond what the server gives its captioners to load
-_PROXY_GAVE_UP = frozenset({502, 504})  # the server behind it may still be at work
 
 Model = Annotated[str, typer.Argument(help="The id.")]
 ModelsDir = Annotated[Path, typer.Option(help="Folder of models.", exists=True, file_okay=False)]
@@ -38,7 +37,7 @@ def install(
 ) -> None:
     """Copy a checkpoint into a models folder, as the current version."""
     asked = _Server.named(server)
-    _tell(installed.install(folder, models_dir, id_, take_up=asked.take_up if asked else None), asked)
+    _tell(installed.install(folder, models_dir, id_, take_up=asked.take_up if asked else None), models_dir, asked)
 
 
 def versions(model: Model, models_dir: ModelsDir) -> None:
@@ -56,7 +55,7 @@ def rollback(
 ) -> None:
     """Make an earlier version of a model the current one again."""
     asked = _Server.named(server)
-    _tell(installed.rollback(models_dir, model, to, take_up=asked.take_up if asked else None), asked)
+    _tell(installed.rollback(models_dir, model, to, take_up=asked.take_up if asked else None), models_dir, asked)
 
 
 @dataclass
@@ -96,8 +95,8 @@ class _Server:
                 answer = client.post(url, json={"model": version.model}, headers={"x-api-key": self.key})
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"does not answer: {error}") from None
-        except httpx.HTTPError as error:
-            self.doubt = f"--server {self.address} was asked and gave no answer: {error}"
+        except (httpx.HTTPError, KeyboardInterrupt) as error:
+            self.doubt = f"--server {self.address} was asked and gave no answer: {error or 'interrupted'}"
             return
         if answer.is_success:
             return
@@ -106,19 +105,22 @@ class _Server:
         except (ValueError, KeyError, TypeError):
             detail = answer.text[:300]
         said = f"refused {version.model!r} ({answer.status_code}): {detail}"
-        if answer.status_code in _PROXY_GAVE_UP:
+        if answer.status_code >= 500:  # of a proxy, or of a part of the server: the others may go on
             self.doubt = f"--server {self.address} {said}"
             return
         raise self._failed(said)
 
     def _failed(self, why: str) -> RequestError:
-        return RequestError("invalid_request", f"--server {self.address} {why}; nothing was changed")
+        return RequestError(
+            "invalid_request", f"--server {self.address} {why}; nothing was changed: what was current still is"
+        )
 
 
-def _tell(version: installed.Version, server: _Server | None) -> None:
+def _tell(version: installed.Version, models_dir: Path, server: _Server | None) -> None:
     typer.echo(f"{version.model}: version {version.number} is current, in {version.path}")
     if server is not None and server.doubt:
-        again = f"limner models rollback {version.model} --to {version.number} asks it again"
-        raise RequestError("invalid_request", f"{server.doubt}; it may serve the version or not: {again}")
+        again = f"rollback {version.model} --to {version.number} --models-dir {models_dir} --server {server.address}"
+        hint = f"'limner models {again}' asks it again, --to an earlier number goes back"
+        raise RequestError("invalid_request", f"{server.doubt}; it may serve the version or not: {hint}")
     if server is not None:
         typer.echo(f"{server.address} serves it")

@@ -135,17 +135,19 @@ class Engine:
                 it has no null memory.
             OverloadedError: no room, too late, or shutting down.
         """
-        plain = self._models[job.model]
+        loaded = self._models.loaded(job.model)  # for both passes: it may be replaced or taken out meanwhile
+        plain = loaded.pipeline
         job.strategy.check(plain.captioner)
         if job.score or job.rerank or job.min_clip_score is not None:
             _require_scorer(plain)
         async with self._accepted(job, times) as accepted:
-            answers = await self._caption_at(job, job.point, job.images, accepted)
+            answers = await self._caption_at(job, loaded, job.point, job.images, accepted)
             results = [CaptionedImage(each.outcome.captions, each.notes, each.error, job.point) for each in answers]
             if low := _below(job, results):
                 assert job.fallback is not None
                 accepted.room.extend(len(low))
-                again = await self._caption_at(job, job.fallback, [job.images[number] for number in low], accepted)
+                images = [job.images[number] for number in low]
+                again = await self._caption_at(job, loaded, job.fallback, images, accepted)
                 for number, each in zip(low, again, strict=True):
                     if each.error is None:  # else the first caption is better than none
                         results[number] = CaptionedImage(
@@ -183,10 +185,15 @@ class Engine:
                 raise OverloadedError("deadline_exceeded", detail) from None
 
     async def _caption_at(
-        self, job: CaptionJob, point: Point, images: Sequence[bytes | Failure], accepted: _Accepted
+        self,
+        job: CaptionJob,
+        loaded: LoadedModel,
+        point: Point,
+        images: Sequence[bytes | Failure],
+        accepted: _Accepted,
     ) -> list[Answer]:
         manner = Manner(job.strategy, job.num_captions, job.rerank)
-        async with self._models.lease(job.model, point.coefficients) as pipeline:
+        async with self._models.lease(loaded, point.coefficients) as pipeline:
             key = CaptionKey(job.model, pipeline)
             has_scorer = pipeline.scorer_id is not None
             needed = job.rerank or job.min_clip_score is not None

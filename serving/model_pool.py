@@ -61,24 +61,28 @@ class ModelPool:
         Raises:
             UnknownNameError: ``unknown_model``.
         """
-        return self._model(model).pipeline
+        return self.loaded(model).pipeline
 
     @asynccontextmanager
-    async def lease(self, model: str, coefficients: Coefficients | None) -> AsyncIterator[CaptionPipeline]:
-        """The pipeline there, kept while the block runs; the base and the model as it is are always there.
+    async def lease(self, loaded: LoadedModel, coefficients: Coefficients | None) -> AsyncIterator[CaptionPipeline]:
+        """The pipeline at that point of a model that ``loaded`` gave, kept while the block runs; the base and the model
+        as it is are always there.
 
         Raises:
-            UnknownNameError: ``unknown_model``.
             DataError: ``not_finite``; the weights would overflow.
         """
-        loaded = self._model(model)
         if coefficients is None or (not coefficients and loaded.pipeline.captioner is _variants(loaded).base):
             yield loaded.pipeline
             return
         async with self._mixes.lease((loaded, coefficients)) as pipeline:
             yield pipeline
 
-    def _model(self, model: str) -> LoadedModel:
+    def loaded(self, model: str) -> LoadedModel:
+        """What has that id now. Who keeps it goes on with it, whatever becomes of the id.
+
+        Raises:
+            UnknownNameError: ``unknown_model``.
+        """
         try:
             return self._models[model]
         except KeyError:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from models.interfaces import FinishReason
-from serving.schemas import DecodeInput
+from serving.schemas import MOST_WORDS, DecodeInput
 
 _OURS = "not part of OpenAI's API"
 _AS_THERE = f"as in `/v1/captions`; {_OURS}"
@@ -116,7 +116,7 @@ class ChatRequest(_Request):
     stream_options: StreamOptions | None = Field(default=None, description="only with stream")
     descriptiveness: float | None = Field(default=None, ge=0, le=1, description=_AS_THERE)
     mix: dict[str, float] | None = Field(default=None, description=_AS_THERE)
-    target_words: int | None = Field(default=None, ge=1, description=_AS_THERE)
+    target_words: int | None = Field(default=None, ge=1, le=MOST_WORDS, description=_AS_THERE)
     decode: DecodeInput | None = Field(
         default=None, description=f"in place of temperature, top_p, seed and max_tokens; {_AS_THERE}"
     )

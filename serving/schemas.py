@@ -8,6 +8,7 @@ from models.card import MAX_GUIDANCE, Calibration, DataSource, Measurement, Spec
 from models.interfaces import FinishReason
 
 _MOST_CHARS = 10_000  # of a caption to be scored; a scorer reads a few hundred
+MOST_WORDS = 10_000  # far beyond any caption
 _ONE_OF = "at most one of descriptiveness, mix and target_words"
 _SPECTRUM = f"only models with a spectrum; {_ONE_OF}"
 
@@ -78,7 +79,10 @@ class HowToCaption(_Request):
         default=None, description=f"how far to go along each direction; only models with directions; {_ONE_OF}"
     )
     target_words: int | None = Field(
-        default=None, ge=1, description=f"the descriptiveness with this mean length, as calibrated; {_SPECTRUM}"
+        default=None,
+        ge=1,
+        le=MOST_WORDS,
+        description=f"the descriptiveness with this mean length, as calibrated; {_SPECTRUM}",
     )
     decode: DecodeInput | None = Field(default=None, description="the model's own default when absent")
 

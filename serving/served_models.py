@@ -7,7 +7,7 @@ from typing import Self
 
 from models.card import CaptionerCard
 from models.catalog import CaptionerEntry, find_captioner
-from models.errors import UnknownNameError
+from models.errors import RequestError, UnknownNameError
 from serving.args import AppArgs
 
 
@@ -25,8 +25,14 @@ class ServedModels:
         Raises:
             UnknownNameError: ``unknown_model``, also for a scorer.
             CheckpointError: a folder is no model.
+            RequestError: ``invalid_request``; two of them have the same id.
         """
         entries = [find_captioner(model, args.models_dir) for model in args.models]
+        named = dict[str, str]()
+        for word, entry in zip(args.models, entries, strict=True):
+            if (other := named.setdefault(entry.id, word)) != word:
+                detail = f"models: {other!r} and {word!r} are both called {entry.id!r}: rename one folder"
+                raise RequestError("invalid_request", detail)
         return cls({entry.id: entry.card for entry in entries})
 
     def put(self, entry: CaptionerEntry) -> None:

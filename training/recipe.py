@@ -21,6 +21,7 @@ TASKS = {
 RECIPES = Path(__file__).parent / "recipes"
 """Those that come with limner."""
 
+_NO_YAML = (yaml.YAMLError, ValueError, RecursionError)  # ValueError: bytes, dates and numbers that are none
 _VARIANTS = ("objective", "decoding", "decode")
 """Settings with a name and options: the options of one variant mean nothing to another."""
 
@@ -98,7 +99,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         known = ", ".join(sorted(each.name for each in RECIPES.glob("*.yaml")))
         hint = f"; those that come with limner are in {RECIPES}: {known}" if known and not path.exists() else ""
         raise DataError("bad_recipe", f"{path} cannot be read: {error.strerror}{hint}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except _NO_YAML as error:
         raise DataError("bad_recipe", f"{path} is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(recipe, dict):
         raise DataError("bad_recipe", f"{path} holds no mapping of settings")
@@ -135,5 +136,5 @@ def _override(recipe: dict[str, Any], word: str) -> None:
         at = inner
     try:
         at[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except _NO_YAML as error:
         raise DataError("bad_recipe", f"{word!r}: the value is no YAML: {' '.join(str(error).split())}") from error

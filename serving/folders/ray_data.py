@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ import ray
 import ray.data
 from ray.exceptions import RayError
 
+from models.catalog import BUNDLED, find_by_id
 from models.errors import OverloadedError
 from serving.folders.job import FolderJob
 from serving.folders.opening import Opener, batches
 from serving.folders.outputs import Written
 from serving.folders.pictures import Coming, Picture, kind_of_other
 from serving.local import local_ray
+from serving.local_models import Wish
 
-_WINDOW = 50_000  # pictures that the cluster knows of at a time, which bounds the memory of this process
+_WINDOW = 50_000  # pictures that the cluster knows of at a time, which bounds the memory of this process,
+_WINDOW_BYTES = 128 << 20  # and what members of archives among them may hold: it goes into Ray's object store
 _BATCHES_PER_TASK = 4  # within a task pictures are opened ahead of the model
 _ROW, _NUMBER, _PICTURE = "row", "number", "picture"
 
@@ -33,7 +37,7 @@ class RayStage:
     """
 
     def __init__(self, job: FolderJob, *, batch_size: int, actors: int = 1, gpus: float = 0.0) -> None:
-        self._job = job
+        self._job = _with_places(job)
         self._batch_size = batch_size
         self._actors = actors
         self._gpus = gpus
@@ -67,7 +71,7 @@ class RayStage:
 
     def _caption(self, window: Sequence[Picture], skipped: Counter[str]) -> Iterator[list[Written]]:
         per_task = _BATCHES_PER_TASK * self._batch_size
-        items = [{_NUMBER: number, _PICTURE: picture} for number, picture in enumerate(window)]
+        items = [{_NUMBER: number, _PICTURE: _anywhere(picture)} for number, picture in enumerate(window)]
         rows = ray.data.from_items(items, override_num_blocks=-(-len(items) // per_task)).map_batches(
             _Captioner,
             fn_constructor_args=(self._job, self._batch_size),
@@ -87,16 +91,41 @@ class RayStage:
 
 
 def _windows(pictures: Iterable[Coming]) -> Iterator[list[Picture]]:
-    """What the cluster is given at a time: ``_WINDOW`` pictures, or those that have come when no more come for now."""
+    """What the cluster is given at a time: ``_WINDOW`` pictures, those of ``_WINDOW_BYTES``, or those that have come
+    when no more come for now."""
     waiting: list[Picture] = []
+    held = 0
     for picture in pictures:
         if picture is not None:
             waiting.append(picture)
-        if len(waiting) >= _WINDOW or (waiting and picture is None):
+            held += len(picture.data or b"")
+        if len(waiting) >= _WINDOW or held >= _WINDOW_BYTES or (waiting and picture is None):
             yield waiting
-            waiting = []
+            waiting, held = [], 0
     if waiting:
         yield waiting
+
+
+def _with_places(job: FolderJob) -> FolderJob:
+    """The job with its folders as actors find them, whose working directory is another."""
+
+    def found(wish: Wish) -> Wish:
+        is_folder = find_by_id(wish.model, (job.models_dir, BUNDLED)) is None and os.path.isdir(wish.model)
+        return replace(wish, model=os.path.abspath(wish.model)) if is_folder else wish
+
+    scheme, _, folder = job.scorer.rpartition(":")
+    return replace(
+        job,
+        wish=found(job.wish),
+        arms=tuple((label, found(wish)) for label, wish in job.arms),
+        models_dir=job.models_dir and job.models_dir.absolute(),
+        scorer=f"{scheme}:{os.path.abspath(folder)}" if scheme == "local-dir" else job.scorer,
+    )
+
+
+def _anywhere(picture: Picture) -> Picture:
+    """As actors know it, whose working directory is another."""
+    return picture if picture.in_archive else replace(picture, path=os.path.abspath(picture.path))
 
 
 class _Captioner:

@@ -48,6 +48,8 @@ class Sidecars:
         self._tail = {row["file_name"]: row for row in deque(self._journal.rows(), _TAIL)}
 
     def done(self, picture: Picture) -> Done | None:
+        if picture.error is not None and not picture.in_archive:  # a line of a list that names no file
+            return self._names.meet(picture.name)
         file = os.path.join(picture.path, picture.name) if picture.in_archive else picture.path
         if (again := self._names.meet(os.path.normpath(file))) is not None:  # a.jpg and ./a.jpg have one sidecar
             return again
@@ -193,7 +195,7 @@ def _merged(before: bytes, captions: bytes, existing: Existing) -> bytes:
         raise ValueError("what is there already is UTF-16: convert it to UTF-8")
     bom, body = (_BOM, before[len(_BOM) :]) if before.startswith(_BOM) else (b"", before)
     lines, own = body.rstrip().replace(b"\r\n", b"\n").split(b"\n"), captions.rstrip().split(b"\n")
-    new = b"".join(line + b"\n" for line in own if line not in lines)
+    new = b"".join(line + b"\n" for line in dict.fromkeys(own) if line not in lines)
     if not new:
         return before
     return bom + body.rstrip() + b"\n" + new if existing is Existing.APPEND else bom + new + body

@@ -13,7 +13,7 @@ import pytest
 
 from models import versions as module
 from models.catalog import find_captioner
-from models.errors import CheckpointError, RequestError
+from models.errors import CheckpointError, RequestError, UnknownNameError
 from models.file_hashes import verify_files
 from models.versions import install, rollback, versions
 from tests.models.test_versions import checkpoint, current, folder, numbers
@@ -134,6 +134,8 @@ def test_a_file_of_that_id_is_not_replaced(tmp_path: Path, folder: Path) -> None
     with pytest.raises(RequestError, match="is a file: it is not replaced"):
         install(checkpoint(tmp_path, 1), folder)
     assert (folder / "mine").read_text() == "precious"
+    with pytest.raises(UnknownNameError, match="no version of 'mine' was installed"):
+        versions(folder, "mine")
 
 
 def test_the_id_is_the_name_that_was_given_not_that_of_the_version_it_leads_to(tmp_path: Path, folder: Path) -> None:

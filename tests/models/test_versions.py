@@ -84,6 +84,18 @@ def test_what_a_server_does_not_take_up_changes_nothing(tmp_path: Path, folder: 
         assert numbers(versions(folder, "mine")) == [(1, True), (2, False)]
 
 
+def test_an_interruption_is_no_refusal(tmp_path: Path, folder: Path) -> None:
+    """What asked the server goes on without us."""
+
+    def interrupted(_: Version) -> None:
+        raise KeyboardInterrupt
+
+    install(checkpoint(tmp_path, 1), folder)
+    with pytest.raises(KeyboardInterrupt):
+        install(checkpoint(tmp_path, 2), folder, take_up=interrupted)
+    assert numbers(versions(folder, "mine")) == [(1, False), (2, True)]
+
+
 def test_a_version_has_the_time_when_it_was_installed(tmp_path: Path, folder: Path) -> None:
     old = checkpoint(tmp_path, 1)
     os.utime(old, (1e9, 1e9))

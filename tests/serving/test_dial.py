@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from models.catalog import find_captioner
 from models.decoding import parse_decode
+from models.errors import RequestError
 from models.images import load_image
 from models.mixing.mix import Mix
 from models.mixing.writing import write_mix_card
@@ -16,7 +18,9 @@ from models.pipeline import load_pipeline
 from serving.args import AppArgs, Limits
 from serving.engine import Engine
 from serving.model_pool import ModelPool, load_models
-from tests.models.mixing.tiny_space import write_space, write_tiny_spectrum
+from serving.served_models import ServedModels
+from tests.models.families.compact.tiny import tiny_captioner
+from tests.models.mixing.tiny_space import save_tuned, write_space, write_tiny_spectrum
 from tests.serving.support import b64, local_models, pictures
 
 Scenario = Callable[[httpx.AsyncClient, Engine], Awaitable[None]]
@@ -182,13 +186,19 @@ def test_mixes_are_shared_kept_and_bounded(args: AppArgs) -> None:
         assert variants is not None
         pool = ModelPool(models, max_bytes=2 * variants.bytes_of_one)
         plain = pool["tiny-dial"]
-        async with pool.lease("tiny-dial", None) as as_it_is, pool.lease("tiny-dial", ()) as base:
+        async with (
+            pool.lease(pool.loaded("tiny-dial"), None) as as_it_is,
+            pool.lease(pool.loaded("tiny-dial"), ()) as base,
+        ):
             assert as_it_is is base is plain  # an anchor costs nothing
         smile, strong = (("smile", 1.0),), (("smile", 2.0),)
-        async with pool.lease("tiny-dial", smile) as first, pool.lease("tiny-dial", smile) as second:
+        async with (
+            pool.lease(pool.loaded("tiny-dial"), smile) as first,
+            pool.lease(pool.loaded("tiny-dial"), smile) as second,
+        ):
             assert first is second and first.scorer is plain.scorer and first.card is plain.card
         for coefficients in (strong, (("smile", 3.0),)):
-            async with pool.lease("tiny-dial", coefficients):
+            async with pool.lease(pool.loaded("tiny-dial"), coefficients):
                 pass
         assert pool._mixes.held_bytes == 2 * variants.bytes_of_one
         loaded = models["tiny-dial"]
@@ -227,16 +237,40 @@ def test_a_request_that_was_accepted_gets_its_fallback_while_the_server_drains(a
     run(full, scenario)
 
 
+def test_the_second_pass_of_a_request_is_of_the_model_that_it_began_with(args: AppArgs) -> None:
+    async def taken_out(client: httpx.AsyncClient, engine: Engine) -> None:
+        first_pass = engine._caption_at
+
+        async def and_then(*given: Any) -> Any:
+            answers = await first_pass(*given)
+            engine._models.drop("tiny-dial")
+            return answers
+
+        engine._caption_at = and_then  # type: ignore[method-assign]
+        found = await results(client, model="tiny-dial", descriptiveness=1, min_clip_score=2.5)
+        assert [(result["fallback"], result["error"]) for result in found] == [(True, None)] * len(PICTURES)
+
+    run(args, taken_out)
+
+
+def test_two_folders_of_one_name_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / parent / "mine" for parent in "ab"]
+    for path in paths:
+        save_tuned(path, tiny_captioner(1), "mle")
+    with pytest.raises(RequestError, match="/a/mine' and '.*/b/mine' are both called 'mine': rename one folder"):
+        ServedModels.from_args(AppArgs(models=tuple(map(str, paths))))
+
+
 def test_another_version_of_a_model_has_mixes_of_its_own(args: AppArgs) -> None:
     async def scenario() -> None:
         pool = ModelPool(load_models(args), max_bytes=1 << 30)
         smile = (("smile", 1.0),)
-        async with pool.lease("tiny-dial", smile) as before:
+        async with pool.lease(pool.loaded("tiny-dial"), smile) as before:
             pool.put("tiny-dial", load_models(args)["tiny-dial"])
             assert pool._mixes.held_bytes == 0  # whoever uses the old one goes on with it
-            async with pool.lease("tiny-dial", smile) as after:
+            async with pool.lease(pool.loaded("tiny-dial"), smile) as after:
                 assert after is not before
-        async with pool.lease("tiny-dial", smile) as again:
+        async with pool.lease(pool.loaded("tiny-dial"), smile) as again:
             assert again is after
 
     asyncio.run(scenario())

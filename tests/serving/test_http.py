@@ -177,6 +177,7 @@ def test_unknown_names_are_404(client: httpx.Client) -> None:
     ("query", "code", "status"),
     [
         ({"num_captions": "two"}, "invalid_request", 422),
+        ({"model": "dial", "target_words": "9" * 400}, "invalid_request", 422),
         ({"decode": "{"}, "malformed_json", 400),
         ({"decode": "[]"}, "invalid_request", 422),
         ({"decode": '{"guidance": "2"}'}, "invalid_request", 422),

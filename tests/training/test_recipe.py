@@ -135,7 +135,9 @@ def test_an_override_leaves_its_neighbours_and_the_last_one_counts() -> None:
     assert changed["data"] == plain["data"]
 
 
-@pytest.mark.parametrize("word", ["seed", "=3", "", "seed.of=3", "train.epochs.first=1", "seed=[1"])
+@pytest.mark.parametrize(
+    "word", ["seed", "=3", "", "seed.of=3", "train.epochs.first=1", "seed=[1", "data.name=2024-02-30"]
+)
 def test_words_that_are_no_override(word: str) -> None:
     with pytest.raises(DataError) as caught:
         read_recipe(CONCISE, [word])

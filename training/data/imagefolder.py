@@ -64,8 +64,8 @@ class ImageFolder:
         rows = list(_rows(path, self.options.encoding, columns))
 
         def split_of(name: str) -> Split:
-            first, *rest = Path(name).parts
-            return SPLIT_FOLDERS.get(first.lower(), split) if rest else split
+            parts = Path(name).parts  # none of "."
+            return SPLIT_FOLDERS.get(parts[0].lower(), split) if len(parts) > 1 else split
 
         add_rows(collector, rows, columns, root, prefix=prefix, split_of=split_of)
         names = (row.fields.get(columns.image) for row in rows)

@@ -37,7 +37,7 @@ class Karpathy:
             DataError: ``no_data``, ``not_json`` or ``wrong_schema``.
         """
         collector = Collector()
-        for position, entry in _entries(load_json(self.options.path), self.options):
+        for position, entry in _entries(collector, load_json(self.options.path), self.options):
             split, image_id = SPLITS.get(str(entry.get("split"))), _image_id(entry)
             if split is None:
                 named = image_id or str(entry.get("filename", "?"))
@@ -48,31 +48,38 @@ class Karpathy:
         return collector.dataset(splits, look=self.options.on_missing != "keep")
 
 
-def _entries(raw: Any, options: Karpathy.Options) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Position and image entry in Karpathy's layout, whichever of the two layouts the file has."""
-    if (
-        isinstance(raw, list)
-        and raw
-        and all(isinstance(row, dict) and {"image", "caption"} <= row.keys() for row in raw)
-    ):
+def _entries(collector: Collector, raw: Any, options: Karpathy.Options) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Position and image entry in Karpathy's layout, whichever of the two layouts the file has; what is none is noted,
+    as long as others are."""
+    if isinstance(raw, list) and any(map(_is_flat, raw)):
+        for index, row in enumerate(raw):
+            if not _is_flat(row):
+                collector.note(f"[{index}]", "?", "row has no image and caption")
         yield from _flat_entries(raw, options.flat_split)
         return
     images = raw.get("images") if isinstance(raw, dict) else None
-    if (
-        not isinstance(images, list)
-        or not all(isinstance(entry, dict) for entry in images)
-        or (images and not any("sentences" in entry for entry in images))
+    if not isinstance(images, list) or (
+        images and not any(isinstance(entry, dict) and "sentences" in entry for entry in images)
     ):
         found = describe_json(raw)
         raise DataError("wrong_schema", f"{options.path} is {found}; the karpathy format has images[].sentences[].raw")
     for index, entry in enumerate(images):
-        yield f"images[{index}]", entry
+        if isinstance(entry, dict):
+            yield f"images[{index}]", entry
+        else:
+            collector.note(f"images[{index}]", "?", f"entry is not an object ({type(entry).__name__})")
 
 
-def _flat_entries(rows: list[dict[str, Any]], split: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _is_flat(row: Any) -> bool:
+    return isinstance(row, dict) and {"image", "caption"} <= row.keys()
+
+
+def _flat_entries(rows: list[Any], split: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """One entry per picture of a flat list, in which the rows of a picture need not be adjacent."""
     by_image: dict[str, dict[str, Any]] = {}
     for index, row in enumerate(rows):
+        if not _is_flat(row):
+            continue
         texts = row["caption"] if isinstance(row["caption"], list) else [row["caption"]]
         name = row["image"] if isinstance(row["image"], str) else ""
         entry = by_image.setdefault(name, {"position": f"[{index}]", "filename": name, "split": split, "sentences": []})

@@ -18,6 +18,8 @@ _WILDCARDS = re.compile(r"[*?\[]")
 _REMOTE = re.compile(r"(pipe:|[a-z0-9]+://)")
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
 _BLOCK = 512
+_ODD_HEADERS = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
+"""What tarfile raises on headers that mean harm."""
 
 
 @dataclass
@@ -57,11 +59,14 @@ def read_shard(tar: tarfile.TarFile, size: int) -> Shard:
     shard = Shard()
     try:
         for member in tar:
+            if member.size < 0:  # tarfile would go back by so much, for ever
+                shard.damage = f"the header of {member.name} has a size below 0"
+                return shard
             if member.isreg() and member.offset_data + member.size > size:
                 shard.damage = f"it ends within {member.name}"
                 return shard
             _place(shard, member)
-    except tarfile.TarError as error:
+    except _ODD_HEADERS as error:
         shard.damage = str(error)
         return shard
     if not _ends_well(tar):
@@ -77,14 +82,14 @@ def open_tar(path: Path) -> tarfile.TarFile:
     """
     try:
         return tarfile.open(path, "r:", errors="backslashreplace")  # member names are labels here, never paths
-    except tarfile.TarError as error:
+    except OSError as error:
+        raise DataError("no_data", f"cannot read {path}: {error.strerror or error}") from error
+    except _ODD_HEADERS as error:
         with path.open("rb") as file:
             start = file.read(8)
         packed = next((name for mark, name in _COMPRESSED.items() if start.startswith(mark)), None)
         hint = f" but compressed by {packed}; pictures are read by their place in the tar: unpack it" if packed else ""
         raise DataError("wrong_schema", f"{path} is no plain tar{hint or f' ({error})'}") from error
-    except OSError as error:
-        raise DataError("no_data", f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _place(shard: Shard, member: tarfile.TarInfo) -> None:

@@ -13,6 +13,10 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from models.cli import run
+from serving.folders import ray_data
+from serving.folders.job import FolderJob
+from serving.folders.pictures import Picture
+from serving.local_models import Wish
 from tests.serving.folders.test_kill import write_pictures
 
 ROOT = Path(__file__).parents[3]
@@ -47,10 +51,14 @@ def test_a_node_goes_down_and_nothing_is_lost_or_doubled(cluster: Any, tmp_path:
     write_pictures(folder, PICTURES)
     (folder / "notes").write_text("no picture")
     alone, spread = tmp_path / "alone.jsonl", tmp_path / "spread.jsonl"
-    words = [str(folder), "-r", "--model", "concise", "--device", "cpu", "--batch-size", "4"]
+    words = ["-r", "--model", "concise", "--device", "cpu", "--batch-size", "4"]
     here = {**os.environ, "RAY_ADDRESS": cluster.address}
     process = subprocess.Popen(
-        [*MAIN, *words, "--ray", "--actors", "2", "--out", str(spread)], env=here, stderr=subprocess.PIPE, text=True
+        [*MAIN, "pictures", *words, "--ray", "--actors", "2", "--out", str(spread)],
+        cwd=tmp_path,  # another than that of the nodes
+        env=here,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while process.poll() is None and not (spread.exists() and spread.stat().st_size):
         time.sleep(0.05)
@@ -62,13 +70,28 @@ def test_a_node_goes_down_and_nothing_is_lost_or_doubled(cluster: Any, tmp_path:
     state = json.loads((tmp_path / "run.json").read_text())
     assert state["state"] == "finished" and state["counts"]["left_out"] == {"not a picture": 1}
 
-    assert run(["caption", *words, "--out", str(alone)]) == 1
+    assert run(["caption", str(folder), *words, "--out", str(alone)]) == 1
     found, wanted = rows(spread), rows(alone)
     assert len(found) == PICTURES
     for each in (*found, *wanted):
         for caption in each["captions"]:
             caption["logprob"] = round(caption["logprob"], 4)  # other batches, other rounding
     assert found == wanted
+
+
+def test_members_of_archives_go_to_the_cluster_in_windows_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_data, "_WINDOW_BYTES", 10)
+    found = [Picture(str(number), "a.tar", in_archive=True, data=bytes(4)) for number in range(7)]
+    assert [len(window) for window in ray_data._windows(found)] == [3, 3, 1]
+
+
+def test_folders_of_a_job_are_known_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    job = FolderJob(Wish("mine"), arms=(("a", Wish("dial")),), scorer="local-dir:mine", models_dir=Path("mine"))
+    found = ray_data._with_places(job)
+    assert (found.wish.model, found.arms[0][1].model) == (str(tmp_path / "mine"), "dial")
+    assert (found.scorer, found.models_dir) == (f"local-dir:{tmp_path}/mine", tmp_path / "mine")
 
 
 def test_what_is_done_is_not_done_again(cluster: Any, tmp_path: Path) -> None:

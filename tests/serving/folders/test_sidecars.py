@@ -265,9 +265,16 @@ def test_a_member_that_failed_keeps_its_name(tmp_path: Path, existing: Existing)
 
 @pytest.mark.parametrize("existing", [APPEND, PREPEND])
 def test_a_caption_that_stands_anywhere_is_not_added_again(folder: Path, existing: Existing) -> None:
-    for texts in (["one"], ["two"], ["one"], ["two", "three"], ["one", "two", "three"]):
+    for texts in (["one"], ["two"], ["one"], ["two", "three", "three"], ["one", "two", "three"]):
         beside(folder, *texts, existing=existing)
     assert sorted((folder / "a.txt").read_text().splitlines()) == ["one", "three", "two"]
+
+
+def test_every_damaged_line_of_a_list_fails(tmp_path: Path) -> None:
+    (tmp_path / "list.jsonl").write_text("x\n{}\n[]\n")
+    found = listed(tmp_path / "list.jsonl")
+    rows = write_out("txt", tmp_path / "out", found, [row(each.name, error="unreadable") for each in found], apart=True)
+    assert [each["error"]["code"] for each in rows] == ["unreadable"] * 3
 
 
 def test_a_member_whose_captions_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -83,6 +83,13 @@ def test_rows_that_cannot_be_used_are_told_by_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", [".", "./", "a/.."])
+def test_a_name_of_the_folder_itself_costs_only_its_row(tmp_path: Path, name: str) -> None:
+    dataset = read(write(tmp_path, {"metadata.jsonl": rows(row("1.png"), row(name)), "1.png": None}), on_missing="skip")
+    assert len(dataset.split("train")) == 1
+    assert [position for position, _, _ in told(dataset)] == ["line 2"]
+
+
 def test_a_line_in_another_encoding_costs_only_itself(tmp_path: Path) -> None:
     write(tmp_path, {"1.png": None})
     content = (

@@ -145,6 +145,21 @@ def test_other_schemas_are_refused(read: Reader, content: Any) -> None:
     assert caught.value.code == "wrong_schema"
 
 
+def test_entries_that_are_none_cost_only_themselves(read: Reader) -> None:
+    dataset = read(file_of(image(1), None, 5, image(2)))
+    assert len(dataset.split("train")) == 2
+    assert [(item.position, item.reason) for item in dataset.report.dropped] == [
+        ("images[1]", "entry is not an object (NoneType)"),
+        ("images[2]", "entry is not an object (int)"),
+    ]
+    flat = read([{"image": "1.jpg", "caption": "a cat"}, {"image": "2.jpg"}, 7], flat_split="val")
+    assert len(flat.split("val")) == 1
+    assert [(item.position, item.reason) for item in flat.report.dropped] == [
+        ("[1]", "row has no image and caption"),
+        ("[2]", "row has no image and caption"),
+    ]
+
+
 # Captions
 
 

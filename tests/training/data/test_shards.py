@@ -6,6 +6,7 @@ import lzma
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,33 @@ def test_damage_is_told(tmp_path: Path, change: Callable[[bytes], bytes], says: 
         shard = read_shard(tar, path.stat().st_size)
     assert says in shard.damage and bool(says) == bool(shard.damage)
     assert list(shard.samples)[0] == "1"
+
+
+def header(**fields: Any) -> bytes:
+    member = tarfile.TarInfo("1.txt")
+    for name, value in fields.items():
+        setattr(member, name, value)
+    return member.tobuf(tarfile.GNU_FORMAT if member.size < 0 else tarfile.PAX_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [
+        (header(size=-512), "the header of 1.txt has a size below 0"),  # tarfile goes back by so much, for ever
+        (header(pax_headers={"GNU.sparse.map": "a,b"}), "invalid literal"),
+    ],
+)
+def test_headers_that_mean_harm_are_damage(tmp_path: Path, start: bytes, says: str) -> None:
+    whole = write_tar(tmp_path / "0.tar", {"0.txt": b"x"}).read_bytes()
+    for number, content in enumerate((whole[:1024] + start + whole, start + whole)):
+        path = tmp_path / f"{number}.tar"
+        path.write_bytes(content)
+        try:
+            with open_tar(path) as tar:
+                found = read_shard(tar, path.stat().st_size).damage
+        except DataError as error:
+            found = error.detail
+        assert says in found
 
 
 def test_links_and_repeated_members_are_told(tmp_path: Path) -> None:
