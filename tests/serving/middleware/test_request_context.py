@@ -82,7 +82,7 @@ def test_requests_are_counted_by_route_and_status_not_by_what_clients_write(app:
         (metrics.REQUESTS, ("/openapi.json", "200")): 1,
     }
     observed = [labels for _, labels, _ in reporter._pending.observations]
-    assert observed == [("/id/{name}",)] * 2 + [("unmatched",)] * 2 + [("/openapi.json",)]
+    assert observed == [("/id/{name}", "200")] * 2 + [("unmatched", "404")] * 2 + [("/openapi.json", "200")]
 
 
 def test_a_client_that_went_away_is_no_error(
