@@ -59,15 +59,11 @@ def install(folder: Path, models_dir: Path, model: str | None = None, *, take_up
     verify_files(folder, find_captioner(str(folder.resolve())).card)
     with _changing(models_dir, model) as store:
         _refuse_a_file(models_dir / model)
-        before = _current(models_dir, model)
+        before = _before(models_dir, model, store)
         version = _install(folder, models_dir, model, store)
-        if before == models_dir / model:  # a plain folder, which is the version before now
-            before = _path(store, version.number - 1).relative_to(models_dir)
         try:
-            if take_up is not None:
-                take_up(version)
+            _offer(version, take_up, models_dir, before, store)
         except LimnerError:
-            _put_back(models_dir, model, before, store)
             version.path.rename(refused := store / f"{_DRAFT}-refused")
             shutil.rmtree(refused, ignore_errors=True)
             raise
@@ -110,17 +106,10 @@ def rollback(models_dir: Path, model: str, to: int | None = None, *, take_up: Ta
         if path is None:
             raise RequestError("invalid_request", f"{model!r} has no version {number}; there are: {numbers}")
         verify_files(path, find_captioner(str(path)).card)
-        was = _current(models_dir, model)
-        _point(models_dir, model, path, number_of_plain := _next(store))
-        if was == models_dir / model:
-            was = _path(store, number_of_plain).relative_to(models_dir)
+        was = _before(models_dir, model, store)
+        _point(models_dir, model, path, _next(store))
         version = Version(model, number, path, True)
-        try:
-            if take_up is not None:
-                take_up(version)
-        except LimnerError:
-            _put_back(models_dir, model, was, store)
-            raise
+        _offer(version, take_up, models_dir, was, store)
         return version
 
 
@@ -179,23 +168,29 @@ def _point(models_dir: Path, model: str, path: Path, number_of_plain: int) -> No
     sync(models_dir)
 
 
-def _current(models_dir: Path, model: str) -> Path | None:
-    """Where the link leads, as it says; the id itself where that is a plain folder."""
+def _before(models_dir: Path, model: str, store: Path) -> Path | None:
+    """Where a link must lead that makes current again what is so now: a plain folder will be the next version by then.
+    None: nothing is."""
     place = models_dir / model
-    if place.is_symlink():
-        return place.readlink()
-    return place if place.exists() else None
+    if _is_plain(place):
+        return _path(store, _next(store)).relative_to(models_dir)
+    return place.readlink() if place.is_symlink() else None
 
 
-def _put_back(models_dir: Path, model: str, before: Path | None, store: Path) -> None:
-    """Make the id a link to ``before`` again; None: it was nothing."""
-    place, link = models_dir / model, store / _LINK
-    if before is None:
-        place.unlink()
-    else:
-        link.symlink_to(before)
-        link.replace(place)
-    sync(models_dir)
+def _offer(version: Version, take_up: TakeUp | None, models_dir: Path, before: Path | None, store: Path) -> None:
+    """Have the current version taken up; where that fails, the id leads to ``before`` again."""
+    try:
+        if take_up is not None:
+            take_up(version)
+    except LimnerError:
+        place, link = models_dir / version.model, store / _LINK
+        if before is None:
+            place.unlink()
+        else:
+            link.symlink_to(before)
+            link.replace(place)
+        sync(models_dir)
+        raise
 
 
 def _refuse_a_file(place: Path) -> None:

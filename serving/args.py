@@ -256,13 +256,6 @@ class AppArgs(BaseModel):
     )
     logs: LogArgs = Field(default=LogArgs(), description="where limner's own log goes, and what is in it")
 
-    @field_validator("models")
-    @classmethod
-    def _differ(cls, models: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := [model for number, model in enumerate(models) if model in models[:number]]:
-            raise ValueError(f"{twice[0]!r} is named twice")
-        return models
-
     @field_validator("cors_origins")
     @classmethod
     def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:

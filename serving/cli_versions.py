@@ -96,7 +96,7 @@ class _Server:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._failed(f"does not answer: {error}") from None
         except (httpx.HTTPError, KeyboardInterrupt) as error:
-            self.doubt = f"--server {self.address} was asked and gave no answer: {error or 'interrupted'}"
+            self.doubt = f"--server {self.address} was asked and gave no answer: {str(error) or 'interrupted'}"
             return
         if answer.is_success:
             return

@@ -146,8 +146,7 @@ class Engine:
             if low := _below(job, results):
                 assert job.fallback is not None
                 accepted.room.extend(len(low))
-                images = [job.images[number] for number in low]
-                again = await self._caption_at(job, loaded, job.fallback, images, accepted)
+                again = await self._caption_at(job, loaded, job.fallback, [job.images[n] for n in low], accepted)
                 for number, each in zip(low, again, strict=True):
                     if each.error is None:  # else the first caption is better than none
                         results[number] = CaptionedImage(

@@ -30,9 +30,12 @@ class ServedModels:
         entries = [find_captioner(model, args.models_dir) for model in args.models]
         named = dict[str, str]()
         for word, entry in zip(args.models, entries, strict=True):
-            if (other := named.setdefault(entry.id, word)) != word:
-                detail = f"models: {other!r} and {word!r} are both called {entry.id!r}: rename one folder"
+            if entry.id in named:
+                detail = (
+                    f"models: {named[entry.id]!r} and {word!r} are both called {entry.id!r}: leave out or rename one"
+                )
                 raise RequestError("invalid_request", detail)
+            named[entry.id] = word
         return cls({entry.id: entry.card for entry in entries})
 
     def put(self, entry: CaptionerEntry) -> None:

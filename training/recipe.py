@@ -18,7 +18,7 @@ TASKS = {
 }
 
 
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(str(files("training") / "recipes"))
 """Those that come with limner."""
 
 _NO_YAML = (yaml.YAMLError, ValueError, RecursionError)  # ValueError: bytes, dates and numbers that are none
@@ -66,7 +66,7 @@ def recipes_before(recipe: dict[str, Any]) -> list[Path]:
 
 def _read_extended(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if path.name == str(path) and not path.exists():
-        shipped = Path(str(files("training") / "recipes" / path.name))
+        shipped = RECIPES / path.name
         path = shipped if shipped.exists() else path
     if path.resolve() in seen:
         raise DataError("bad_recipe", f"{path} extends itself")

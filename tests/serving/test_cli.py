@@ -77,7 +77,7 @@ def test_limits_that_cannot_be(words: list[str], why: str) -> None:
         (["--host", "host.invalid"], "--host host.invalid --port 8000: "),
         (["--host", "192.0.2.1"], "--host 192.0.2.1 --port 8000: Cannot assign requested address"),
         (["--log-dir", "short"], "--log-dir short: no folder to write to: File exists"),
-        (["--model", "fake"], "models: 'fake' is named twice"),
+        (["--model", "fake"], "models: 'fake' and 'fake' are both called 'fake'"),
         (["--scorer", "dial"], "--scorer dial: this is a captioner; a scorer is needed"),
     ],
 )

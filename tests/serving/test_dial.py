@@ -257,7 +257,7 @@ def test_two_folders_of_one_name_are_refused(tmp_path: Path) -> None:
     paths = [tmp_path / parent / "mine" for parent in "ab"]
     for path in paths:
         save_tuned(path, tiny_captioner(1), "mle")
-    with pytest.raises(RequestError, match="/a/mine' and '.*/b/mine' are both called 'mine': rename one folder"):
+    with pytest.raises(RequestError, match="/a/mine' and '.*/b/mine' are both called 'mine': leave out or rename one"):
         ServedModels.from_args(AppArgs(models=tuple(map(str, paths))))
 
 

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,32 @@ def test_weights_of_which_no_caption_comes_change_nothing(client: httpx.Client, 
     refused = put(client, hot)
     assert (refused.status_code, refused.json()["code"]) == (422, "wrong_keys") and "NaN" in refused.text
     assert text_of(caption(client, hot)) == first
+
+
+@pytest.mark.parametrize("status", [504, None])
+def test_where_it_is_not_known_what_a_server_does_the_version_stays_and_the_way_on_is_told(
+    status: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class GivesUp(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            if status is not None:
+                self.send_error(status)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    save_tuned(tmp_path / "mine", tiny_captioner(1), "mle")
+    (tmp_path / "models").mkdir()
+    monkeypatch.setenv("LIMNER_ADMIN_KEY", ADMIN_KEY)
+    with ThreadingHTTPServer(("127.0.0.1", 0), GivesUp) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        where = ["--models-dir", str(tmp_path / "models"), "--server", f"http://127.0.0.1:{proxy.server_port}"]
+        assert cli.run(["models", "install", str(tmp_path / "mine"), *where]) == 2
+        proxy.shutdown()
+    told = capsys.readouterr()
+    assert "mine: version 1 is current" in told.out
+    assert f"it may serve the version or not: 'limner models rollback mine --to 1 {' '.join(where)}' asks" in told.err
+    assert (tmp_path / "models" / "mine").resolve().name == "0001"
 
 
 def test_what_is_needed_cannot_go(client: httpx.Client) -> None:
